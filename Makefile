@@ -1,0 +1,62 @@
+# Everything a checkout does. Each command makes the environment it needs.
+#
+#   make parity         the main job: the model against its PyTorch reference, stage by stage, on seeded cases, over
+#                       training steps, and on the checkpoint of the shelf reading real text
+#   make test           the tests                           make lint            ruff and mypy
+#   make test-slow      minutes and gigabytes               make test-paddle26   the tests on PaddlePaddle 2.6.2
+#   make oracles        transformers and PaddleNLP, installed and compared with
+#   make wheel          what a user installs                make clean           removes build/ and the environments
+
+PYTHON ?= python3
+# On Linux PyPI's torch brings CUDA, several GB. For the CPU build:
+#   make test TORCH_ARGS="--index-url https://download.pytorch.org/whl/cpu"
+TORCH ?= torch==2.13.0
+TORCH_ARGS ?=
+REPORT ?= build/parity
+
+BIN := .venv/bin
+# One thread a process: tiny models gain nothing from more, and results do not depend on the machine.
+RUN := OMP_NUM_THREADS=1
+
+.PHONY: parity test test-slow test-paddle26 oracles lint wheel clean
+.DEFAULT_GOAL := test
+
+parity: .venv/ready
+	$(RUN) $(BIN)/python -m parity run --report $(REPORT)
+
+test: .venv/ready
+	$(RUN) $(BIN)/python -m pytest -n 2
+
+test-slow: .venv/ready
+	$(RUN) $(BIN)/python -m pytest -m slow
+
+lint: .venv/ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test-paddle26: .venv-paddle26/ready
+	$(RUN) .venv-paddle26/bin/python -m pytest -n 2 -p no:cacheprovider
+
+oracles: .venv-oracles/ready
+	$(RUN) .venv-oracles/bin/python -m pytest -m oracle
+	$(RUN) .venv-oracles/bin/python -m parity run --against transformers --report build/transformers
+	$(RUN) .venv-oracles/bin/python -m parity run --against paddlenlp --report build/paddlenlp
+
+wheel: .venv/ready
+	$(BIN)/pip wheel --no-deps --wheel-dir dist .
+
+.venv/ready: pyproject.toml requirements/dev.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install $(TORCH_ARGS) $(TORCH)
+	$(BIN)/pip install -c requirements/dev.txt -e ".[cpu,dev]"
+	touch $@
+
+.venv-paddle26/ready: pyproject.toml requirements/paddle26.txt
+	$(PYTHON) -m venv .venv-paddle26
+	.venv-paddle26/bin/pip install $(TORCH_ARGS) $(TORCH)
+	.venv-paddle26/bin/pip install -c requirements/paddle26.txt -e ".[cpu,dev]"
+	touch $@
+
+clean:
+	rm -rf build dist *.egg-info .venv .venv-paddle26 .venv-oracles

@@ -1,0 +1,78 @@
+"""The one door to Paddle: its import, and every difference between the releases this package runs on."""
+
+import zlib  # noqa: F401  Paddle 2.6.2 exports its own zlib: whoever imports the real one later crashes.
+from typing import Optional
+
+import numpy as np
+
+try:
+    import paddle
+except ModuleNotFoundError as error:
+    if error.name != "paddle":
+        raise
+    raise ModuleNotFoundError(
+        "paddle_nezha's models need PaddlePaddle, which is not installed. Install one of:\n"
+        "    pip install 'paddle_nezha[cpu]'    # processors\n"
+        "    pip install 'paddle_nezha[gpu]'    # NVIDIA GPUs; for Paddle 3 see the README for Paddle's own index\n"
+        "Configs, tokenizers and checkpoint files work without it.",
+        name="paddle",
+    ) from None
+
+
+def is_eager() -> bool:
+    """False while a graph is traced (`paddle.jit.to_static`, `paddle.jit.save`)."""
+    return paddle.in_dynamic_mode()
+
+
+# Tracing rewrites the code it enters, so that even `shape` gives tensors there. What only looks at types and sizes, or
+# decides by them, stays plain Python under this decorator.
+plain_python = paddle.jit.not_to_static
+
+
+@plain_python
+def known_sizes(tensor: "paddle.Tensor") -> "list[int]":
+    """The shape as integers; an axis that a traced graph leaves open is -1."""
+    return list(tensor.shape)
+
+
+@plain_python
+def sizes(tensor: "paddle.Tensor") -> list:
+    """The shape as numbers to compute with: integers, or scalar tensors for the axes a traced graph leaves open."""
+    known = list(tensor.shape)
+    if min(known, default=0) >= 0:
+        return known
+    dynamic = paddle.shape(tensor)
+    return [dynamic[axis] if size < 0 else size for axis, size in enumerate(known)]
+
+
+@plain_python
+def constant(values: "np.ndarray", dtype: str, place: "Optional[str]" = None) -> "paddle.Tensor":
+    """A float64 array as a tensor, rounded once to `dtype`."""
+    near = values.astype("float32")
+    if dtype != "float64":
+        return paddle.to_tensor(near, place=place).astype(dtype)
+    if is_eager():
+        return paddle.to_tensor(values, place=place)
+    # A graph stores its constants in float32, so what that rounding loses becomes a second constant.
+    lost = (values - near).astype("float32")
+    return paddle.to_tensor(near).astype(dtype) + paddle.to_tensor(lost).astype(dtype)
+
+
+@plain_python
+def scaled(tensor: "paddle.Tensor", factor: float) -> "paddle.Tensor":
+    """``tensor * factor``. A graph would round the factor to float32, as an attribute of its scale operation."""
+    if is_eager() or tensor.dtype != paddle.float64:
+        return tensor * factor
+    return tensor * paddle.full([], factor, tensor.dtype)
+
+
+@plain_python
+def place_name(tensor: "paddle.Tensor") -> str:
+    """Where a tensor is, as "cpu" or "gpu:0": Paddle 2.6.2 takes no `Place` object in `Layer.to`."""
+    return str(tensor.place)[len("Place(") : -1]
+
+
+@plain_python
+def values_can_be_read(tensor: "paddle.Tensor") -> bool:
+    """Whether looking at a tensor's values is free: eager mode on a CPU. On a GPU it would be a synchronisation."""
+    return is_eager() and tensor.place.is_cpu_place()

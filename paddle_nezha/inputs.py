@@ -1,0 +1,207 @@
+"""What a forward accepts: ids, embeddings, masks and labels, checked before anything is computed.
+
+Types and shapes are always checked. Values are looked at where that is free (eager mode on a CPU): on a GPU it would
+be a synchronisation, and a traced graph has none.
+"""
+
+import difflib
+from typing import Any, Optional, Union
+
+from paddle_nezha._paddle import is_eager, paddle, plain_python, values_can_be_read
+
+Tensor = paddle.Tensor
+
+_INTEGERS = (paddle.int32, paddle.int64)
+_MASK_INTEGERS = (paddle.bool, paddle.int8, paddle.uint8, paddle.int16, paddle.int32, paddle.int64)
+_HALVES = (paddle.float16, paddle.bfloat16)
+_FLOATS = (*_HALVES, paddle.float32, paddle.float64)
+IGNORED_LABELS = (-100, -1)
+
+_NO_CACHE = ("cache", "past_key_values", "use_cache", "encoder_hidden_states", "encoder_attention_mask")
+
+
+@plain_python
+def refuse_unknown(arguments: "dict[str, Any]", known: "tuple[str, ...]") -> None:
+    """Refuses what a forward does not take.
+
+    Raises:
+        NotImplementedError: a cache or cross-attention argument that is not None or False.
+        TypeError: any other name; the message gives the nearest known one.
+    """
+    for name, value in arguments.items():
+        if name in _NO_CACHE:
+            if value is None or value is False:
+                continue
+            raise NotImplementedError(
+                f"{name} is not supported: NeZha is an encoder whose every position sees the whole sequence, so there "
+                "is nothing to keep from an earlier call. Pass the full sequence, with a [B, L, L] attention_mask if "
+                "some positions must not see others."
+            )
+        close = difflib.get_close_matches(name, known, n=1)
+        hint = f" Did you mean {close[0]!r}?" if close else ""
+        raise TypeError(f"forward() has no argument {name!r}.{hint} It takes: {', '.join(known)}.")
+
+
+@plain_python
+def check_tensor(name: str, value: Any) -> None:
+    if is_eager() and not isinstance(value, paddle.Tensor):
+        kind = f"{type(value).__module__}.{type(value).__name__}"
+        remedy = "tokenize with return_tensors='pd'" if kind.startswith("torch") else "pass paddle.to_tensor(...)"
+        raise TypeError(f"{name} must be a paddle.Tensor, but got {kind}: {remedy}.")
+
+
+@plain_python
+def check_shape(name: str, value: Tensor, *expected: "Optional[int]") -> None:
+    """Axes given as None, and those that a traced graph leaves open (negative), fit anything."""
+    shape = list(value.shape)
+    fits = len(shape) == len(expected) and all(
+        want is None or want < 0 or got < 0 or want == got for want, got in zip(expected, shape)
+    )
+    if not fits:
+        wanted = ", ".join("any" if want is None or want < 0 else str(want) for want in expected)
+        raise ValueError(f"{name} must have shape [{wanted}], but got {shape}.")
+
+
+@plain_python
+def check_ids(name: str, ids: Tensor, limit: int, what: str) -> None:
+    """Integer ids [B, L], each in 0 .. limit - 1.
+
+    Raises:
+        TypeError: not a Paddle tensor, or not int32 / int64.
+        ValueError: another rank, an empty axis, or (eager mode on a CPU) an id out of range.
+    """
+    check_tensor(name, ids)
+    if ids.dtype not in _INTEGERS:
+        raise TypeError(f"{name} must be int32 or int64, but got {ids.dtype}: convert with {name}.astype('int64').")
+    if len(ids.shape) != 2 or 0 in ids.shape:
+        raise ValueError(f"{name} must have shape [batch, length], neither of them 0, but got {list(ids.shape)}.")
+    if values_can_be_read(ids):
+        low, high = int(ids.min()), int(ids.max())
+        if low < 0 or high >= limit:
+            raise ValueError(
+                f"{name} must lie in 0 .. {limit - 1} ({what} is {limit}), but got {low if low < 0 else high}: "
+                "check that tokenizer and checkpoint belong together."
+            )
+
+
+@plain_python
+def check_embeddings(inputs_embeds: Tensor, table: Tensor) -> None:
+    """Word embeddings [B, L, N] in the dtype of the word table [V, N], or a half precision (mixed-precision training)."""
+    check_tensor("inputs_embeds", inputs_embeds)
+    if inputs_embeds.dtype not in (table.dtype, *_HALVES):
+        raise TypeError(
+            f"inputs_embeds must have the model's dtype {table.dtype}, but got {inputs_embeds.dtype}: "
+            "convert with inputs_embeds.astype(model.get_input_embeddings().weight.dtype)."
+        )
+    check_shape("inputs_embeds", inputs_embeds, None, None, table.shape[1])
+    if 0 in inputs_embeds.shape:
+        raise ValueError(f"inputs_embeds must not be empty, but got shape {list(inputs_embeds.shape)}.")
+
+
+@plain_python
+def check_precision(words: Tensor) -> None:
+    """Refuses half precision on a CPU, where Paddle has no kernels for it."""
+    if words.dtype in _HALVES and values_can_be_read(words):
+        raise TypeError(
+            f"The model would compute in {words.dtype}, but Paddle has no CPU kernels for it: convert with "
+            "model.to(dtype='float32') (and inputs_embeds.astype('float32')), or move to a GPU."
+        )
+
+
+@plain_python
+def visible_keys(mask: Tensor, batch: int, length: int, heads: int) -> Tensor:
+    """An attention mask as truth values that broadcast over [B, H, F, T].
+
+    Args:
+        mask: [B, L], [B, L, L] or [B, 1 or H, L, L]; bool or integer, 1 attends and 0 does not. A float mask must
+            hold 0 and 1 as well.
+
+    Returns:
+        bool [B, 1, 1, L], [B, 1, L, L] or [B, 1 or H, L, L].
+
+    Raises:
+        TypeError: another kind of tensor.
+        ValueError: another shape; values other than 0 and 1; a float mask of zeros only, which is an additive mask
+            that hides nothing or a 0/1 mask that hides everything (values: eager mode on a CPU).
+    """
+    check_tensor("attention_mask", mask)
+    if mask.dtype not in _MASK_INTEGERS + _FLOATS:
+        raise TypeError(f"attention_mask must be bool, integer or floating point, but got {mask.dtype}.")
+    _check_mask_shape(list(mask.shape), batch, length, heads)
+    if mask.dtype != paddle.bool and values_can_be_read(mask):
+        _check_mask_values(mask)
+    visible = mask.astype("bool")
+    return visible.unsqueeze([1, 2]) if len(mask.shape) == 2 else visible.unsqueeze([1]) if len(mask.shape) == 3 else visible
+
+
+def _check_mask_shape(shape: "list[int]", batch: int, length: int, heads: int) -> None:
+    wanted = {2: [(batch, length)], 3: [(batch, length, length)]}
+    wanted[4] = [(batch, 1, length, length), (batch, heads, length, length)]
+
+    def fits(want: "tuple[int, ...]") -> bool:
+        return all(a < 0 or b < 0 or a == b for a, b in zip(want, shape))
+
+    if not any(fits(want) for want in wanted.get(len(shape), ())):
+        remedy = " Squeeze axes 1 and 2 of a [B, 1, 1, L] mask." if shape[1:3] == [1, 1] and len(shape) == 4 else ""
+        raise ValueError(
+            f"attention_mask must have shape [B, L], [B, L, L], [B, 1, L, L] or [B, {heads}, L, L] with B = {batch} "
+            f"and L = {length}, but got {shape}.{remedy}"
+        )
+
+
+def _check_mask_values(mask: Tensor) -> None:
+    wide = mask.astype("float64") if mask.dtype in _FLOATS else mask.astype("int64")
+    is_float = mask.dtype in _FLOATS
+    if bool(((wide != 0) & (wide != 1)).any()):
+        raise ValueError(
+            "attention_mask must hold 1 (attends) and 0 (does not), but got values between "
+            f"{wide.min().item():g} and {wide.max().item():g}. Convert an additive mask (0 keeps, a large negative number hides) with "
+            "attention_mask = (mask > -1).astype('int64')."
+        )
+    if is_float and not bool((wide == 1).any()):
+        raise ValueError(
+            "attention_mask is floating point and all zeros: as an additive mask that hides nothing, as a 0/1 mask "
+            "everything. Leave it out to show all, or convert an additive mask with "
+            "attention_mask = (mask > -1).astype('int64')."
+        )
+
+
+@plain_python
+def check_labels(
+    name: str, labels: Tensor, shape: "list[int]", classes: "Union[int, None]", ignored: "tuple[int, ...]" = IGNORED_LABELS
+) -> Tensor:
+    """Class labels in the given shape; a trailing axis of 1 is accepted and dropped.
+
+    Args:
+        classes: how many there are; None where any value is allowed (positions, which are ignored out of range).
+        ignored: values that mark an unlabelled position.
+
+    Returns:
+        int64, of that shape.
+
+    Raises:
+        TypeError: not an integer tensor.
+        ValueError: another shape, or (eager mode on a CPU) a label out of range.
+    """
+    labels = drop_trailing_axis(name, labels, shape)
+    if labels.dtype not in _INTEGERS:
+        raise TypeError(f"{name} must be int32 or int64 class indices, but got {labels.dtype}.")
+    if classes is not None and values_can_be_read(labels):
+        fits = (labels >= 0) & (labels < classes)
+        for value in ignored:
+            fits = fits | (labels == value)
+        if not bool(fits.all()):
+            worst = labels.masked_select(~fits)[0].item()
+            raise ValueError(
+                f"{name} must lie in 0 .. {classes - 1}, or be {' or '.join(map(str, ignored))} where there is no label, but got {worst}."
+            )
+    return labels.astype("int64")
+
+
+@plain_python
+def drop_trailing_axis(name: str, labels: Tensor, shape: "list[int]") -> Tensor:
+    check_tensor(name, labels)
+    if len(labels.shape) == len(shape) + 1 and labels.shape[-1] == 1:
+        labels = labels.squeeze(-1)
+    check_shape(name, labels, *shape)
+    return labels

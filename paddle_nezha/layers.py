@@ -1,0 +1,69 @@
+"""Layers as NeZha initialises them, and its activations by their names in config files.
+
+Weights of Linear and Embedding are drawn from N(0, initializer_range); biases are 0, LayerNorm is 1 and 0, and no
+row of an embedding is zeroed.
+"""
+
+import math
+from typing import Callable
+
+from paddle_nezha._paddle import paddle
+from paddle_nezha.config import NeZhaConfig
+
+nn, F, Tensor = paddle.nn, paddle.nn.functional, paddle.Tensor
+
+
+def _normal(config: NeZhaConfig) -> "paddle.ParamAttr":
+    return paddle.ParamAttr(initializer=nn.initializer.Normal(0.0, config.initializer_range))
+
+
+def linear(config: NeZhaConfig, inputs: int, outputs: int) -> nn.Linear:
+    return nn.Linear(inputs, outputs, weight_attr=_normal(config))
+
+
+def embedding(config: NeZhaConfig, rows: int, width: int) -> nn.Embedding:
+    # No padding_idx: Paddle's would zero the look-up itself, not only the gradient.
+    return nn.Embedding(rows, width, weight_attr=_normal(config))
+
+
+def layer_norm(config: NeZhaConfig) -> nn.LayerNorm:
+    return nn.LayerNorm(config.hidden_size, epsilon=config.layer_norm_eps)
+
+
+def _gelu_erf(x: Tensor) -> Tensor:
+    return F.gelu(x)
+
+
+def _gelu_tanh(x: Tensor) -> Tensor:
+    inner = math.sqrt(2.0 / math.pi) * (x + 0.044715 * x * x * x)
+    return 0.5 * x * (1.0 + paddle.tanh(inner))
+
+
+def _gelu_fast(x: Tensor) -> Tensor:
+    # The tanh form with sqrt(2 / pi) to ten digits, as this name has always meant.
+    return 0.5 * x * (1.0 + paddle.tanh(0.7978845608 * x * (1.0 + 0.044715 * x * x)))
+
+
+def _mish(x: Tensor) -> Tensor:
+    # softplus written out: Paddle's own takes a straight line above 20.
+    return x * paddle.tanh(F.relu(x) + paddle.log1p(paddle.exp(-paddle.abs(x))))
+
+
+# "gelu" is the exact form and "gelu_new" the tanh form (4.7e-4 apart), as PaddleNLP and Hugging Face name them.
+ACTIVATION_FUNCTIONS: "dict[str, Callable[[Tensor], Tensor]]" = {
+    "gelu": _gelu_erf,
+    "gelu_10": lambda x: paddle.clip(_gelu_erf(x), -10.0, 10.0),
+    "gelu_fast": _gelu_fast,
+    "gelu_new": _gelu_tanh,
+    "gelu_python": _gelu_erf,
+    "gelu_tanh": _gelu_tanh,
+    "linear": lambda x: x,
+    "mish": _mish,
+    "quick_gelu": lambda x: x * F.sigmoid(1.702 * x),
+    "relu": F.relu,
+    "relu6": F.relu6,
+    "sigmoid": F.sigmoid,
+    "silu": F.silu,
+    "swish": F.silu,
+    "tanh": paddle.tanh,
+}

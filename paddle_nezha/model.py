@@ -1,0 +1,318 @@
+"""NeZha (arXiv 1909.00204): embeddings, encoder and pooler.
+
+Axes: B batch, L sequence (F query, T key), H heads, D head size, N = H * D hidden, R = 2m + 1 relative rows, V vocabulary.
+
+    e = LayerNorm(word[ids] + segment[types])                      no position embedding
+    x = LayerNorm(x + dense(attention(x)))                         the positions act here, in every layer
+    x = LayerNorm(x + ffn_output(act(ffn(x))))
+    pooled = tanh(dense(x[:, 0]))
+
+Parameters bear PaddleNLP's names, since the official files carry them.
+"""
+
+import warnings
+from typing import Any, Optional, Union
+
+from paddle_nezha._paddle import known_sizes, paddle, place_name, sizes, values_can_be_read
+from paddle_nezha.attention import NeZhaAttention
+from paddle_nezha.config import (
+    CONFIG_NAME,
+    NEZHA_PRETRAINED_INIT_CONFIGURATION,
+    NEZHA_PRETRAINED_RESOURCE_FILES_MAP,
+    NeZhaConfig,
+)
+from paddle_nezha.inputs import check_embeddings, check_ids, check_precision, check_shape, refuse_unknown, visible_keys
+from paddle_nezha.layers import ACTIVATION_FUNCTIONS, embedding, layer_norm, linear
+from paddle_nezha.outputs import BaseModelOutputWithPoolingAndCrossAttentions, ModelOutput
+from paddle_nezha.pretrained import PretrainedMixin
+
+nn, Tensor = paddle.nn, paddle.Tensor
+
+
+class NeZhaEmbeddings(nn.Layer):
+    """LayerNorm(word + segment), plus a learned position under absolute positions alone."""
+
+    def __init__(self, config: NeZhaConfig):
+        super().__init__()
+        self.word_embeddings = embedding(config, config.vocab_size, config.hidden_size)
+        self.token_type_embeddings = embedding(config, config.type_vocab_size, config.hidden_size)
+        self.position_embeddings = None
+        if not config.use_relative_position:
+            self.position_embeddings = embedding(config, config.max_position_embeddings, config.hidden_size)
+        self.layer_norm = layer_norm(config)
+        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+
+    def forward(self, words: Tensor, token_type_ids: Optional[Tensor] = None) -> Tensor:
+        """
+        Args:
+            words: word embeddings [B, L, N].
+            token_type_ids: [B, L]; None is segment 0 everywhere.
+
+        Returns:
+            [B, L, N].
+        """
+        segments = self.token_type_embeddings.weight[0] if token_type_ids is None else self.token_type_embeddings(token_type_ids)
+        total = words + segments
+        if self.position_embeddings is not None:
+            total = total + self.position_embeddings(paddle.arange(sizes(words)[1], dtype="int64"))
+        return self.dropout(self.layer_norm(total))
+
+
+class NeZhaLayer(nn.Layer):
+    """Attention and feed-forward, each with a residual sum and a LayerNorm behind it."""
+
+    def __init__(self, config: NeZhaConfig):
+        super().__init__()
+        self.attention = NeZhaAttention(config)
+        self.ffn = linear(config, config.hidden_size, config.intermediate_size)
+        self.ffn_output = linear(config, config.intermediate_size, config.hidden_size)
+        self.activation = ACTIVATION_FUNCTIONS[config.hidden_act]
+        self.layer_norm = layer_norm(config)
+        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+
+    def forward(
+        self, hidden_states: Tensor, visible: Optional[Tensor] = None, output_attentions: bool = False
+    ) -> "tuple[Tensor, Optional[Tensor]]":
+        """As `NeZhaAttention.forward`."""
+        attended, probs = self.attention(hidden_states, visible, output_attentions)
+        fed_forward = self.ffn_output(self.activation(self.ffn(attended)))
+        return self.layer_norm(attended + self.dropout(fed_forward)), probs
+
+
+class NeZhaEncoder(nn.Layer):
+    """The stack of layers. With `enable_recompute`, training keeps each layer's input alone and runs it again."""
+
+    def __init__(self, config: NeZhaConfig):
+        super().__init__()
+        self.layer = nn.LayerList([NeZhaLayer(config) for _ in range(config.num_hidden_layers)])
+        self.enable_recompute = False
+
+    def forward(
+        self, hidden_states: Tensor, visible: Optional[Tensor] = None, output_attentions: bool = False
+    ) -> "tuple[list[Tensor], list[Tensor]]":
+        """
+        Returns:
+            The hidden states [B, L, N] before the first and after each layer, and each layer's probabilities
+            [B, H, L, L] (empty unless asked for).
+        """
+        states, attentions = [hidden_states], []
+        for layer in self.layer:
+            if self.enable_recompute and self.training:
+                hidden_states, probs = _recomputed(layer, hidden_states, visible, output_attentions)
+            else:
+                hidden_states, probs = layer(hidden_states, visible, output_attentions)
+            states.append(hidden_states)
+            if output_attentions:
+                attentions.append(probs)
+        return states, attentions
+
+
+def _recomputed(
+    layer: NeZhaLayer, hidden_states: Tensor, visible: Optional[Tensor], output_attentions: bool
+) -> "tuple[Tensor, Optional[Tensor]]":
+    """The layer's answer; Paddle's recompute returns tensors alone, so no probabilities means one tensor."""
+
+    def run(states: Tensor) -> Any:
+        answer = layer(states, visible, output_attentions)
+        return answer if output_attentions else answer[0]
+
+    if hidden_states.stop_gradient:  # frozen embeddings: recompute would then leave the layer without gradients
+        hidden_states = hidden_states.detach()
+        hidden_states.stop_gradient = False
+    answer = paddle.distributed.fleet.utils.recompute(run, hidden_states)
+    return answer if output_attentions else (answer, None)
+
+
+class NeZhaPooler(nn.Layer):
+    """tanh(dense(first token)): [B, L, N] to [B, N]."""
+
+    def __init__(self, config: NeZhaConfig):
+        super().__init__()
+        self.dense = linear(config, config.hidden_size, config.hidden_size)
+
+    def forward(self, hidden_states: Tensor) -> Tensor:
+        return paddle.tanh(self.dense(hidden_states[:, 0]))
+
+
+class NeZhaPretrainedModel(nn.Layer, PretrainedMixin):
+    """What the base model and every head share: files, embeddings, and the names PaddleNLP scripts read."""
+
+    base_model_prefix = "nezha"
+    config_class = NeZhaConfig
+    model_config_file = CONFIG_NAME
+    resource_files_names = {"model_state": "model_state.pdparams"}
+    pretrained_init_configuration = NEZHA_PRETRAINED_INIT_CONFIGURATION
+    pretrained_resource_files_map = NEZHA_PRETRAINED_RESOURCE_FILES_MAP
+
+    def __init__(self, config: NeZhaConfig):
+        super().__init__()
+        if not isinstance(config, NeZhaConfig):
+            raise TypeError(
+                f"{type(self).__name__} is built from a NeZhaConfig, but got {type(config).__name__}: "
+                f"{type(self).__name__}(NeZhaConfig(...)), or {type(self).__name__}.from_pretrained(folder)."
+            )
+        config.validate()
+        self.config = config
+
+    @property
+    def base_model(self) -> "NeZhaModel":
+        """The NeZhaModel inside a head, or the model itself."""
+        return getattr(self, self.base_model_prefix, self)
+
+    def get_input_embeddings(self) -> nn.Embedding:
+        return self.base_model.embeddings.word_embeddings
+
+    def set_input_embeddings(self, value: nn.Embedding) -> None:
+        """Replaces the word table; a masked-LM decoder stays tied to it.
+
+        Raises:
+            ValueError: the new table is not N wide, or has another number of rows while a decoder bias depends on it.
+        """
+        rows, width = value.weight.shape
+        if width != self.config.hidden_size:
+            raise ValueError(f"The word table must be {self.config.hidden_size} wide, but got {width} columns.")
+        self.base_model.embeddings.word_embeddings = value
+        self.config.vocab_size = rows
+        self._tie_decoder()
+
+    def resize_token_embeddings(self, new_num_tokens: Optional[int] = None) -> nn.Embedding:
+        """Grows or shrinks the vocabulary. Old rows keep their values; new ones are drawn as at initialisation, and a
+        masked-LM head follows with its tied decoder and, zeros for new tokens, its bias.
+
+        Args:
+            new_num_tokens: the new V; None changes nothing.
+
+        Returns:
+            The word embedding.
+
+        Raises:
+            ValueError: fewer tokens than `pad_token_id` needs, or less than 1.
+        """
+        old = self.get_input_embeddings()
+        if new_num_tokens is None or new_num_tokens == self.config.vocab_size:
+            return old
+        if new_num_tokens <= self.config.pad_token_id:
+            raise ValueError(
+                f"The vocabulary must keep pad_token_id ({self.config.pad_token_id}), but got new_num_tokens={new_num_tokens}."
+            )
+        new = embedding(self.config, new_num_tokens, self.config.hidden_size)
+        new.to(device=place_name(old.weight), dtype=old.weight.dtype)
+        kept = min(new_num_tokens, self.config.vocab_size)
+        with paddle.no_grad():
+            new.weight.set_value(paddle.concat([old.weight[:kept], new.weight[kept:]]))
+        new.weight.stop_gradient = old.weight.stop_gradient
+        self.set_input_embeddings(new)
+        return new
+
+    def _tie_decoder(self) -> None:
+        """Heads with a decoder over the vocabulary override this."""
+
+
+class NeZhaModel(NeZhaPretrainedModel):
+    """The bare encoder with its pooler."""
+
+    def __init__(self, config: NeZhaConfig):
+        super().__init__(config)
+        self.embeddings = NeZhaEmbeddings(config)
+        self.encoder = NeZhaEncoder(config)
+        self.pooler = NeZhaPooler(config)
+
+    def forward(
+        self,
+        input_ids: Optional[Tensor] = None,
+        token_type_ids: Optional[Tensor] = None,
+        attention_mask: Optional[Tensor] = None,
+        inputs_embeds: Optional[Tensor] = None,
+        output_hidden_states: Optional[bool] = None,
+        output_attentions: Optional[bool] = None,
+        return_dict: Optional[bool] = None,
+        **unsupported: Any,
+    ) -> "Union[tuple[Any, ...], BaseModelOutputWithPoolingAndCrossAttentions]":
+        """
+        Args:
+            input_ids: int32 or int64 [B, L]; or give `inputs_embeds`, word embeddings [B, L, N], instead.
+            token_type_ids: segments, int32 or int64 [B, L]; None is zeros.
+            attention_mask: 1 attends, 0 does not; [B, L], [B, L, L] or [B, 1 or H, L, L]; bool or integer, or floats
+                0 and 1. None shows every position, pads included: nothing is inferred from the ids.
+            output_hidden_states: also return layers + 1 hidden states [B, L, N].
+            output_attentions: also return each layer's probabilities [B, H, L, L].
+            return_dict: a `BaseModelOutputWithPoolingAndCrossAttentions` in place of a tuple.
+
+        Returns:
+            (sequence_output [B, L, N], pooled_output [B, N][, hidden_states][, attentions]).
+
+        Raises:
+            TypeError, ValueError: inputs of another type, shape or range; both or neither of `input_ids` and
+                `inputs_embeds`; an input longer than `max_position_embeddings` under absolute positions.
+            NotImplementedError: a cache or cross-attention argument.
+        """
+        if unsupported:
+            refuse_unknown(unsupported, _ARGUMENTS)
+        config = self.config
+        words = self._words(input_ids, inputs_embeds)
+        batch, length, _ = known_sizes(words)
+        if not config.use_relative_position and length > config.max_position_embeddings:
+            raise ValueError(
+                f"Absolute positions end at max_position_embeddings = {config.max_position_embeddings}, but the input is "
+                f"{length} long: truncate it. Only relative positions read any length."
+            )
+        if token_type_ids is not None:
+            check_ids("token_type_ids", token_type_ids, config.type_vocab_size, "type_vocab_size")
+            check_shape("token_type_ids", token_type_ids, batch, length)
+        visible = None
+        if attention_mask is not None:
+            visible = visible_keys(attention_mask, batch, length, config.num_attention_heads)
+        elif input_ids is not None:
+            self._warn_of_visible_pads(input_ids)
+
+        want_attentions = config.output_attentions if output_attentions is None else output_attentions
+        want_states = config.output_hidden_states if output_hidden_states is None else output_hidden_states
+        states, attentions = self.encoder(self.embeddings(words, token_type_ids), visible, want_attentions)
+        output = BaseModelOutputWithPoolingAndCrossAttentions(
+            last_hidden_state=states[-1],
+            pooler_output=self.pooler(states[-1]),
+            hidden_states=tuple(states) if want_states else None,
+            attentions=tuple(attentions) if want_attentions else None,
+        )
+        return respond(output, config.return_dict if return_dict is None else return_dict)
+
+    def _words(self, input_ids: Optional[Tensor], inputs_embeds: Optional[Tensor]) -> Tensor:
+        """Word embeddings [B, L, N]."""
+        if (input_ids is None) == (inputs_embeds is None):
+            got = "neither" if input_ids is None else "both"
+            raise ValueError(f"Give either input_ids or inputs_embeds, but got {got}.")
+        if inputs_embeds is not None:
+            check_embeddings(inputs_embeds, self.embeddings.word_embeddings.weight)
+            words = inputs_embeds
+        else:
+            check_ids("input_ids", input_ids, self.config.vocab_size, "vocab_size")
+            words = self.embeddings.word_embeddings(input_ids)
+        check_precision(words)
+        return words
+
+    def _warn_of_visible_pads(self, input_ids: Tensor) -> None:
+        if values_can_be_read(input_ids) and bool((input_ids == self.config.pad_token_id).any()):
+            warnings.warn(
+                f"input_ids hold pad_token_id ({self.config.pad_token_id}) but no attention_mask came with them: the pads "
+                "are read as text. Tokenize with return_attention_mask=True and pass the mask.",
+                stacklevel=4,
+            )
+
+
+_ARGUMENTS = (
+    "input_ids",
+    "token_type_ids",
+    "attention_mask",
+    "inputs_embeds",
+    "output_hidden_states",
+    "output_attentions",
+    "return_dict",
+)
+
+
+def respond(output: ModelOutput, return_dict: bool) -> Any:
+    """PaddleNLP's convention: the mapping if asked for, else a tuple, or the Tensor itself where there is but one."""
+    if return_dict:
+        return output
+    items = output.to_tuple()
+    return items[0] if len(items) == 1 else items

@@ -1,0 +1,140 @@
+"""A folder becomes a model, and a model a folder. Knows no model class: it is mixed into each of them."""
+
+import copy
+import logging
+import os
+from pathlib import Path
+from typing import Any, Union
+
+import numpy as np
+
+from paddle_nezha._paddle import paddle
+from paddle_nezha.checkpoint import TIES, CheckpointError, pdparams, reconcile, safetensors
+from paddle_nezha.config import NEZHA_PRETRAINED_RESOURCE_FILES_MAP, NeZhaConfig
+
+Folder = Union[str, os.PathLike]
+
+PDPARAMS_NAME = "model_state.pdparams"
+SAFETENSORS_NAME = "model.safetensors"
+SAFETENSORS_INDEX_NAME = "model.safetensors.index.json"
+# Parts of a model that a checkpoint may lack as a whole: a fine-tuning begins without its classifier, and a
+# checkpoint of a masked LM alone has no pooler.
+_MAY_BE_NEW = ("classifier.", "cls.predictions.", "cls.seq_relationship.", "pooler.")
+
+logger = logging.getLogger("paddle_nezha")
+
+
+class PretrainedMixin:
+    """`from_pretrained` and `save_pretrained` for the base model and every head."""
+
+    @classmethod
+    def from_pretrained(cls, name_or_folder: Folder, *, train: bool = False, **config_overrides: Any) -> Any:
+        """A model with the weights of a folder.
+
+        Args:
+            name_or_folder: a folder with a config (`config.json`, `model_config.json` or `bert_config.json`) and weights
+                (`model.safetensors`, one file or sharded, or `model_state.pdparams`).
+            train: leave the model in train mode, with dropout; by default it is in eval mode.
+            config_overrides: settings that win over the config's, such as ``num_labels=5``.
+
+        Returns:
+            The model, every parameter from the file. A part that the file lacks as a whole (the classifier of a model yet
+            to be fine-tuned) is drawn at random, and a log line says so.
+
+        Raises:
+            FileNotFoundError: no config or no weights there; the message lists what was looked for and what is there.
+            CheckpointError: a tensor missing, unexpected, mis-shaped or not finite; the message lists all of them.
+        """
+        folder = Path(name_or_folder)
+        _refuse_bare_name(folder)
+        config = cls.config_class.from_pretrained(folder, **config_overrides)  # type: ignore[attr-defined]
+        file = weight_file(folder)
+        model = cls(config)  # type: ignore[call-arg]
+        model.load_arrays(read_arrays(file), source=str(file))
+        model.train() if train else model.eval()
+        return model
+
+    def load_arrays(self, arrays: "dict[str, np.ndarray]", source: str = "the arrays") -> None:
+        """Sets every parameter from arrays under the names of any dialect.
+
+        Raises:
+            CheckpointError: what does not fit, all of it. Nothing is set then.
+        """
+        parameters: "dict[str, Any]" = self.state_dict()  # type: ignore[attr-defined]
+        shapes = {name: tuple(parameter.shape) for name, parameter in parameters.items()}
+        try:
+            account = reconcile(shapes, arrays, new_allowed=_MAY_BE_NEW)
+        except CheckpointError as error:
+            raise CheckpointError(f"{source}: {error}", error.account) from None
+        for name, array in account.arrays.items():
+            parameter = parameters[name]
+            parameter.set_value(paddle.to_tensor(array).astype(parameter.dtype))
+        if account.new:
+            logger.warning("%s: %s", source, account.summary())
+
+    def save_pretrained(self, folder: Folder, *, weights: str = "safetensors") -> None:
+        """Writes `config.json` and the weights into a folder, which is made if need be.
+
+        Args:
+            weights: "safetensors" (`model.safetensors`) or "pdparams" (`model_state.pdparams`, which `paddle.load` opens).
+
+        Raises:
+            ValueError: another word for `weights`.
+        """
+        if weights not in ("safetensors", "pdparams"):
+            raise ValueError(f"weights must be 'safetensors' or 'pdparams', but got {weights!r}.")
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        config: NeZhaConfig = copy.copy(self.config)  # type: ignore[attr-defined]
+        config.architectures = [type(self).__name__]
+        config.save_pretrained(folder)
+        arrays = _arrays(self.state_dict())  # type: ignore[attr-defined]
+        if weights == "pdparams":
+            pdparams.write(Path(folder) / PDPARAMS_NAME, arrays)
+        else:
+            # A tied weight goes into the file once, under the name of what it is tied to.
+            untied = {name: array for name, array in arrays.items() if name not in TIES}
+            safetensors.write(Path(folder) / SAFETENSORS_NAME, untied)
+
+
+def _arrays(parameters: "dict[str, Any]") -> "dict[str, np.ndarray]":
+    """NumPy arrays of parameters; one that bears two names gives one array. bfloat16, which NumPy lacks, as float32."""
+    once: "dict[int, np.ndarray]" = {}
+    for parameter in parameters.values():
+        if id(parameter) not in once:
+            plain = parameter.astype("float32") if parameter.dtype == paddle.bfloat16 else parameter
+            once[id(parameter)] = plain.numpy()
+    return {name: once[id(parameter)] for name, parameter in parameters.items()}
+
+
+def weight_file(folder: Path) -> Path:
+    """The weights in a folder.
+
+    Raises:
+        FileNotFoundError: none; the message lists what was looked for and what the folder holds.
+    """
+    names = (SAFETENSORS_NAME, SAFETENSORS_INDEX_NAME, PDPARAMS_NAME)
+    for name in names:
+        if (folder / name).is_file():
+            return folder / name
+    found = ", ".join(sorted(item.name for item in folder.iterdir())) or "nothing"
+    raise FileNotFoundError(f"No weights in {folder}: looked for {', '.join(names)}; the folder holds {found}.")
+
+
+def read_arrays(file: Path) -> "dict[str, np.ndarray]":
+    """The tensors of a weight file by its own names; nothing in it is executed."""
+    return pdparams.read(file) if file.suffix == ".pdparams" else safetensors.read(file)
+
+
+def _refuse_bare_name(folder: Path) -> None:
+    if folder.is_dir():
+        return
+    if folder.exists():
+        raise FileNotFoundError(f"{folder} is a file: give the folder that holds the config and the weights.")
+    address = NEZHA_PRETRAINED_RESOURCE_FILES_MAP["model_state"].get(str(folder))
+    if address is None:
+        raise FileNotFoundError(f"There is no folder {str(folder)!r}. Give the folder that holds the config and the weights.")
+    raise FileNotFoundError(
+        f"{str(folder)!r} is a published checkpoint, and there is no such folder here. Download {address} into a folder as "
+        f"{PDPARAMS_NAME}, write its config there with NeZhaConfig.from_pretrained({str(folder)!r}).save_pretrained(folder), "
+        "and give that folder."
+    )

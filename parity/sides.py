@@ -1,0 +1,229 @@
+"""One forward and backward on each side, with every stage written down as float64 NumPy arrays.
+
+Nothing of paddle_nezha knows that it is watched: layers are observed by Paddle's own hooks, and the three places that are
+no layer (mask, scores, probabilities) by standing in for the function for the time of one call.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Callable
+from unittest import mock
+
+import numpy as np
+
+import paddle_nezha.attention
+import paddle_nezha.heads
+import paddle_nezha.model
+import torch_ref
+from paddle_nezha._paddle import paddle
+from paddle_nezha.config import NeZhaConfig
+from parity.cases import Sample
+from parity.stages import forward_stages, made_by_dense_form_only
+
+import torch  # isort: skip  (after Paddle, as everywhere)
+
+MODEL_CLASSES = {
+    "model": paddle_nezha.model.NeZhaModel,
+    "pretraining": paddle_nezha.heads.NeZhaForPretraining,
+    "masked_lm": paddle_nezha.heads.NeZhaForMaskedLM,
+    "next_sentence": paddle_nezha.heads.NeZhaForNextSentencePrediction,
+    "sequence_classification": paddle_nezha.heads.NeZhaForSequenceClassification,
+    "token_classification": paddle_nezha.heads.NeZhaForTokenClassification,
+    "question_answering": paddle_nezha.heads.NeZhaForQuestionAnswering,
+    "multiple_choice": paddle_nezha.heads.NeZhaForMultipleChoice,
+}
+FORMS = ("dense", "blocked")
+
+Stages = "dict[str, np.ndarray]"
+
+
+@dataclass
+class Observed:
+    """The stages of one forward and, by parameter name, the gradients of one backward; float64 each."""
+
+    stages: "dict[str, np.ndarray]" = field(default_factory=dict)
+    gradients: "dict[str, np.ndarray]" = field(default_factory=dict)
+
+    def named(self) -> "dict[str, np.ndarray]":
+        """Stages and gradients under the names that rows carry."""
+        return {**self.stages, **{f"grad:{name}": value for name, value in self.gradients.items()}}
+
+
+# ---- Paddle
+
+
+class PaddleSide:
+    """A model of paddle_nezha in one dtype."""
+
+    def __init__(self, config: NeZhaConfig, head: str, dtype: str):
+        self.config, self.head, self.dtype = config, head, dtype
+        self.model = MODEL_CLASSES[head](config)
+        self.model.to(dtype=dtype)
+        self.model.train()  # dropouts are 0; a loss in eval mode would warn
+
+    def load(self, arrays: "dict[str, np.ndarray]") -> None:
+        state = self.model.state_dict()
+        for name, parameter in state.items():
+            parameter.set_value(arrays[name].astype(self.dtype))
+
+    def observe(self, sample: Sample, form: str, small_blocks: bool = False) -> Observed:
+        """
+        Args:
+            form: "dense" makes scores and probabilities whole; "blocked" is what users run.
+            small_blocks: several blocks even in a short input, each recomputed in the backward.
+        """
+        seen: "dict[str, np.ndarray]" = {}
+        with ExitStack() as stack:
+            stack.enter_context(_watched(self.model, self.head, seen, form))
+            if small_blocks:
+                rows = max(2, sample.real.shape[1] // 3)
+                limits = {"_BLOCK_ELEMENTS": 1, "_SMALLEST_BLOCK": rows, "_KEPT_ELEMENTS": 0}
+                stack.enter_context(mock.patch.multiple(paddle_nezha.attention, **limits))
+            self.model.clear_gradients()
+            self._loss(sample, form, seen).backward()
+        gradients = {
+            name: np.zeros(parameter.shape) if parameter.grad is None else _numpy(parameter.grad)
+            for name, parameter in self.model.named_parameters()
+            if not name.endswith("decoder_weight")
+        }
+        order = forward_stages(self.config, self.head)
+        return Observed({name: seen[name] for name in order if name in seen}, gradients)
+
+    def _loss(self, sample: Sample, form: str, seen: "dict[str, np.ndarray]") -> "paddle.Tensor":
+        arguments = {name: self._tensor(value) for name, value in {**sample.inputs, **sample.labels}.items()}
+        output = self.model(**arguments, output_attentions=form == "dense", return_dict=True)
+        if self.head == "model":
+            sequence, pooled = (self._tensor(item) for item in sample.cotangents)
+            return (output.last_hidden_state * sequence).sum() + (output.pooler_output * pooled).sum()
+        seen["loss"] = _numpy(output.loss)
+        if self.head == "multiple_choice":
+            seen["classifier.logits"] = _numpy(output.logits)
+        return output.loss
+
+    def _tensor(self, value: np.ndarray) -> "paddle.Tensor":
+        return paddle.to_tensor(value.astype(self.dtype) if value.dtype == np.float64 else value)
+
+
+@contextmanager
+def _watched(model: Any, head: str, seen: "dict[str, np.ndarray]", form: str) -> Iterator[None]:
+    base = model.base_model
+    with ExitStack() as stack:
+
+        def after(layer: Any, stage: str, part: Callable[[Any], Any] = lambda output: output) -> None:
+            hook = layer.register_forward_post_hook(lambda _layer, _inputs, output: seen.update({stage: _numpy(part(output))}))
+            stack.callback(hook.remove)
+
+        def before(layer: Any, stage: str) -> None:
+            hook = layer.register_forward_pre_hook(lambda _layer, inputs: seen.update({stage: _numpy(inputs[0])}))
+            stack.callback(hook.remove)
+
+        def function(module: Any, name: str, note: Callable[[Any], None]) -> None:
+            inner = getattr(module, name)
+
+            def watching(*arguments: Any, **keywords: Any) -> Any:
+                result = inner(*arguments, **keywords)
+                note(result)
+                return result
+
+            stack.enter_context(mock.patch.object(module, name, watching))
+
+        after(base.embeddings, "embeddings")
+        for number, layer in enumerate(base.encoder.layer):
+            name, attention = f"layer.{number}", layer.attention
+            for part in ("query", "key", "value"):
+                after(getattr(attention, part), f"{name}.{part}")
+            before(attention.dense, f"{name}.context")
+            after(attention, f"{name}.attention_output", lambda output: output[0])
+            before(layer.ffn_output, f"{name}.ffn")
+            after(layer, f"{name}.output", lambda output: output[0])
+        after(base.pooler, "pooler")
+        if hasattr(model, "cls") and hasattr(model.cls, "predictions"):
+            after(model.cls.predictions.layer_norm, "mlm.transform")
+            after(model.cls.predictions, "mlm.logits")
+        if hasattr(model, "cls") and hasattr(model.cls, "seq_relationship"):
+            after(model.cls.seq_relationship, "nsp.logits")
+        if hasattr(model, "classifier") and head != "multiple_choice":
+            after(model.classifier, "classifier.logits")
+
+        function(paddle_nezha.model, "visible_keys", lambda visible: seen.update(mask=_numpy(visible, bool)))
+        function(paddle_nezha.attention, "table_like", lambda table: seen.update(table=_numpy(table)))
+        if form == "dense":
+            scores, probs = _Counter(seen, "scores"), _Counter(seen, "probs")
+            function(paddle_nezha.attention, "relative_scores", scores)
+            function(paddle_nezha.attention, "masked_softmax", probs)
+        yield
+        _complete(model.config, seen)
+
+
+@dataclass
+class _Counter:
+    """Layers run in order, so the n-th call is layer n's."""
+
+    seen: "dict[str, np.ndarray]"
+    part: str
+    calls: int = 0
+
+    def __call__(self, value: Any) -> None:
+        self.seen[f"layer.{self.calls}.{self.part}"] = _numpy(value)
+        self.calls += 1
+
+
+def _complete(config: NeZhaConfig, seen: "dict[str, np.ndarray]") -> None:
+    """The stages that are looked up rather than computed: rows as attention finds them, and a mask nobody gave."""
+    batch, length, _ = seen["embeddings"].shape
+    if config.use_relative_position:
+        # Attention's own way from a table to pairs, walked by the row numbers themselves.
+        numbers = paddle.arange(2 * config.max_relative_position + 1, dtype="float32").unsqueeze(-1)
+        by_distance = paddle_nezha.attention.by_distance(numbers, 0, length, length)
+        pairs = paddle_nezha.attention.skew(by_distance.reshape([1, 1, 1, -1]).expand([1, 1, length, 2 * length]), length)
+        seen["rows"] = _numpy(pairs)[0, 0]
+    visible = seen.get("mask", np.ones((batch, 1, 1, length), bool))
+    seen["mask"] = np.broadcast_to(visible, (batch, visible.shape[1], length, length)).astype(np.float64)
+
+
+# ---- PyTorch
+
+
+class TorchSide:
+    """The reference in one dtype."""
+
+    def __init__(self, config: NeZhaConfig, head: str, dtype: str):
+        self.config, self.head = config, head
+        self.dtype = getattr(torch, dtype)
+        self.model = torch_ref.build(config, head, self.dtype)
+
+    def load(self, arrays: "dict[str, np.ndarray]") -> None:
+        torch_ref.load_paddle(self.model, arrays)
+
+    def observe(self, sample: Sample) -> Observed:
+        self.model.zero_grad()
+        record: "dict[str, Any]" = {}
+        output = self.model(**sample.inputs, **sample.labels, record=record)
+        if self.head == "model":
+            sequence, pooled = (torch.as_tensor(item).to(output.pooler_output) for item in sample.cotangents)
+            loss = (output.last_hidden_state * sequence).sum() + (output.pooler_output * pooled).sum()
+        else:
+            loss = output.loss
+        loss.backward()
+        # A copy: the reference hands out its own storage, and a later backward writes into it.
+        gradients = {name: np.array(value, np.float64) for name, value in torch_ref.gradients(self.model).items()}
+        order = forward_stages(self.config, self.head)
+        return Observed({name: _torch_numpy(record[name]) for name in order if name in record}, gradients)
+
+
+def missing_stages(observed: Observed, config: NeZhaConfig, head: str, form: str) -> "list[str]":
+    """Stages that a side should have shown but did not: a judge that looks at nothing passes everything."""
+    return [
+        stage
+        for stage in forward_stages(config, head)
+        if stage not in observed.stages and not (form == "blocked" and made_by_dense_form_only(stage))
+    ]
+
+
+def _numpy(tensor: Any, dtype: type = np.float64) -> np.ndarray:
+    return np.array(tensor.numpy(), dtype)
+
+
+def _torch_numpy(tensor: Any) -> np.ndarray:
+    return tensor.detach().cpu().numpy().astype(np.float64)
