@@ -58,5 +58,14 @@ wheel: .venv/ready
 	.venv-paddle26/bin/pip install -c requirements/paddle26.txt -e ".[cpu,dev]"
 	touch $@
 
+# PaddleNLP's own requirements contradict transformers'; both run on what the file lists (its comments say why).
+.venv-oracles/ready: pyproject.toml requirements/oracles.txt
+	$(PYTHON) -m venv .venv-oracles
+	.venv-oracles/bin/pip install $(TORCH_ARGS) $(TORCH)
+	.venv-oracles/bin/pip install -r requirements/oracles.txt
+	.venv-oracles/bin/pip install --no-deps paddlenlp==3.0.0b4
+	.venv-oracles/bin/pip install --no-deps -e .
+	touch $@
+
 clean:
 	rm -rf build dist *.egg-info .venv .venv-paddle26 .venv-oracles

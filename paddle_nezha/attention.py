@@ -18,7 +18,7 @@ Two forms, one arithmetic (`attention_form` chooses):
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Optional
@@ -181,7 +181,10 @@ def relative_attention(
     """
     if attention_form(key_table, want_probs) == "blocked":
         fixed = _Fixed(key_table, value_table, visible, dropout)
-        return _BlockedAttention.apply(query, key, value, fixed), None
+        context = _BlockedAttention.apply(query, key, value, fixed)
+        if not context.stop_gradient:
+            context.register_hook(_only_once())
+        return context, None
     _, _, length, _ = sizes(query)
     key_positions, value_positions = (
         None if table is None else by_distance(table, 0, length, length) for table in (key_table, value_table)
@@ -189,6 +192,22 @@ def relative_attention(
     probs = masked_softmax(relative_scores(query, key, key_positions), visible)
     kept = F.dropout(probs, dropout) if dropout else probs
     return relative_context(kept, value, value_positions), probs if want_probs else None
+
+
+def _only_once() -> "Callable[[Tensor], None]":
+    """A gradient hook that makes an error of a second backward, in which a PyLayer of Paddle crashes the process."""
+    passes: "list[bool]" = []
+
+    def check(grad: Tensor) -> None:
+        if passes:
+            raise RuntimeError(
+                "A second backward through the same forward (retain_graph=True) is not possible in the blocked form of "
+                "attention: add the losses up and call backward once, or call the model with output_attentions=True, "
+                "whose form allows it."
+            )
+        passes.append(True)
+
+    return check
 
 
 @dataclass(frozen=True)

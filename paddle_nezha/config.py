@@ -5,6 +5,7 @@ No framework is imported here: a config opens on a machine that has neither Padd
 
 import difflib
 import json
+import math
 import os
 from dataclasses import dataclass, field, fields
 from numbers import Integral, Real
@@ -91,6 +92,7 @@ def _nearest(word: Any, known: Any) -> str:
 _count, _size = _integer(1), _integer(0)
 _probability = _real(0.0, 1.0, "a probability, 0 <= p < 1")
 _scale = _real(0.0, float("inf"), "a finite number of at least 0")
+_epsilon = _real(0.0, math.nextafter(1e-3, 1.0), "a number from 0 to 0.001, beyond which Paddle has no LayerNorm")
 
 
 def _fact(default: Any, check: Callable[[str, Any], Any]) -> Any:
@@ -138,7 +140,7 @@ class NeZhaConfig:
     max_relative_position: int = _fact(64, _count)
     type_vocab_size: int = _fact(2, _count)
     initializer_range: float = _fact(0.02, _scale)
-    layer_norm_eps: float = _fact(1e-12, _scale)
+    layer_norm_eps: float = _fact(1e-12, _epsilon)
     classifier_dropout: Optional[float] = _fact(0.1, _optional(_probability))
     pad_token_id: int = _fact(0, _size)
     bos_token_id: Optional[int] = _fact(2, _optional(_size))

@@ -11,7 +11,14 @@ from typing import Any, Optional
 
 from paddle_nezha._paddle import known_sizes, paddle, plain_python, sizes
 from paddle_nezha.config import NeZhaConfig
-from paddle_nezha.inputs import IGNORED_LABELS, check_labels, check_shape, check_tensor, drop_trailing_axis, refuse_unknown
+from paddle_nezha.inputs import (
+    IGNORED_LABELS,
+    check_labels,
+    check_shape,
+    check_tensor,
+    drop_trailing_axis,
+    refuse_unknown,
+)
 from paddle_nezha.layers import ACTIVATION_FUNCTIONS, layer_norm, linear
 from paddle_nezha.model import NeZhaModel, NeZhaPretrainedModel, respond
 from paddle_nezha.outputs import (

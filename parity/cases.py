@@ -181,7 +181,8 @@ def make_sample(case: Case, head: str, seed: int) -> Sample:
         sequence = rng.standard_normal((rows, case.length, config.hidden_size)) * real[:, :, None]
         cotangents = (sequence, rng.standard_normal((rows, config.hidden_size)))
     arrays = random_parameters(config, head, rng, case.query_gain, case.head_gain)
-    return Sample(config, head, arrays, inputs, _labels(case, config, head, real, rng), real, cotangents)
+    labels = make_labels(config, head, case.batch, real, rng, case.labels)
+    return Sample(config, head, arrays, inputs, labels, real, cotangents)
 
 
 def random_parameters(
@@ -252,16 +253,23 @@ def _mask(case: Case, config: NeZhaConfig, real: np.ndarray, rng: np.random.Gene
     return mask
 
 
-def _labels(case: Case, config: NeZhaConfig, head: str, real: np.ndarray, rng: np.random.Generator) -> "dict[str, np.ndarray]":
+def make_labels(
+    config: NeZhaConfig, head: str, batch: int, real: np.ndarray, rng: np.random.Generator, labelled: str = "some"
+) -> "dict[str, np.ndarray]":
+    """Labels without meaning for a head, by its forward's keywords.
+
+    Args:
+        batch: B; `real` has B rows, or B times the choices.
+        labelled: "all", "some" or "none" of what is real.
+    """
     rows, length = real.shape
-    batch = case.batch
 
     def classes(shape: "tuple[int, ...]", count: int) -> np.ndarray:
         labels = rng.integers(0, count, shape)
-        if case.labels == "none":
+        if labelled == "none":
             return np.full(shape, -100)
-        if case.labels == "some" and labels.size > 1:
-            labels.flat[:: 3] = rng.choice([-100, -1], labels.flat[:: 3].shape)
+        if labelled == "some" and labels.size > 1:
+            labels.flat[::3] = rng.choice([-100, -1], labels.flat[::3].shape)
         return labels
 
     def tokens(count: int) -> np.ndarray:
@@ -281,9 +289,9 @@ def _labels(case: Case, config: NeZhaConfig, head: str, real: np.ndarray, rng: n
         return {"labels": tokens(config.num_labels)}
     if head == "question_answering":
         positions = [classes((batch,), length) for _ in range(2)]
-        if case.labels == "some":
+        if labelled == "some":
             positions[1][-1] = length  # an answer that was cut off
         return dict(zip(("start_positions", "end_positions"), positions))
     if head == "multiple_choice":
-        return {"labels": classes((batch,), 3)}
+        return {"labels": classes((batch,), rows // batch)}
     return {}

@@ -7,10 +7,12 @@ import numpy as np
 
 from parity.cases import Case, Sample, make_sample
 from parity.compare import distance, scale_of, worst_of
+from parity.device import torch_device
 from parity.result import ARITHMETIC, FORMULA, Row
 from parity.sides import FORMS, Observed, PaddleSide, TorchSide, missing_stages
 from parity.stages import EXACT, FORMULA_LIMIT, SINGLE_FACTOR, SINGLE_ULPS, TABLE_LIMIT, ULP, ratio_limit
 
+RatioLimit = Callable[[str, "tuple[int, ...]", int], "tuple[float, str]"]
 Plant = Callable[[Any], "AbstractContextManager[Any]"]
 
 SEEDS = tuple(range(8))
@@ -27,21 +29,26 @@ def judge_formula(
     Args:
         plant: puts a fault into the Paddle model for the time of the run (`parity.faults`).
     """
+    sample, truth, seen = observe_formula(case, head, forms, seed, plant)
+    return [row for form, ours in seen.items() for row in formula_rows(case.name, form, sample, ours, truth)]
+
+
+def observe_formula(
+    case: Case, head: str, forms: "tuple[str, ...]" = FORMS, seed: int = 0, plant: Optional[Plant] = None
+) -> "tuple[Sample, Observed, dict[str, Observed]]":
+    """What `judge_formula` judges: the numbers of the case, what PyTorch makes of them, and Paddle by form."""
     sample = make_sample(case, head, seed)
     paddle_side, torch_side = PaddleSide(sample.config, head, "float64"), TorchSide(sample.config, head, "float64")
     paddle_side.load(sample.arrays)
     torch_side.load(sample.arrays)
     truth = torch_side.observe(sample)
-    rows = []
     with plant(paddle_side.model) if plant else nullcontext():
-        for form in forms:
-            ours = paddle_side.observe(sample, form, small_blocks=form == "blocked")
-            rows += formula_rows(case.name, form, sample, ours, truth)
-    return rows
+        seen = {form: paddle_side.observe(sample, form, small_blocks=form == "blocked") for form in forms}
+    return sample, truth, seen
 
 
 def formula_rows(case: str, form: str, sample: Sample, ours: Observed, truth: Observed) -> "list[Row]":
-    """One row a stage, in the order of the forward, then of the parameters."""
+    """One row a stage, in the order of the forward, then of the backward."""
     rows = _unseen(FORMULA, case, form, "float64", sample, ours)
     right = truth.named()
     for stage, values in ours.named().items():
@@ -55,18 +62,24 @@ def formula_rows(case: str, form: str, sample: Sample, ours: Observed, truth: Ob
 
 
 def judge_arithmetic(
-    case: Case, head: str, forms: "tuple[str, ...]" = FORMS, seeds: "tuple[int, ...]" = SEEDS
+    case: Case, head: str, forms: "tuple[str, ...]" = FORMS, seeds: "tuple[int, ...]" = SEEDS, device: str = "cpu"
 ) -> "list[Row]":
-    """Float32 on both sides against float64: Paddle's error no worse than PyTorch's own, over several seeds."""
-    rows = _arithmetic_over(case, head, forms, seeds)
+    """Float32 on both sides against float64: Paddle's error no worse than PyTorch's own, over several seeds.
+
+    Args:
+        device: "cpu" or "gpu", prepared by `parity.device`; the truth is computed on the CPU.
+    """
+    rows = _arithmetic_over(case, head, forms, seeds, device)
     if all(row.passed for row in rows) or len(seeds) >= len(MORE_SEEDS):
         return rows
-    return _arithmetic_over(case, head, forms, MORE_SEEDS)
+    return _arithmetic_over(case, head, forms, MORE_SEEDS, device)
 
 
-def _arithmetic_over(case: Case, head: str, forms: "tuple[str, ...]", seeds: "tuple[int, ...]") -> "list[Row]":
+def _arithmetic_over(
+    case: Case, head: str, forms: "tuple[str, ...]", seeds: "tuple[int, ...]", device: str
+) -> "list[Row]":
     config = case.make_config()
-    ours, theirs = PaddleSide(config, head, "float32"), TorchSide(config, head, "float32")
+    ours, theirs = PaddleSide(config, head, "float32"), TorchSide(config, head, "float32", torch_device(device))
     truth_side = TorchSide(config, head, "float64")
     triples: "dict[str, list[tuple[Sample, Observed, Observed, Observed]]]" = {form: [] for form in forms}
     for seed in seeds:
@@ -76,13 +89,27 @@ def _arithmetic_over(case: Case, head: str, forms: "tuple[str, ...]", seeds: "tu
         torch_seen, truth = theirs.observe(sample), truth_side.observe(sample)
         for form in forms:
             triples[form].append((sample, ours.observe(sample, form), torch_seen, truth))
-    return [row for form in forms for row in arithmetic_rows(case.name, form, triples[form])]
+    rows = []
+    for form in forms:
+        first, seen, _, _ = triples[form][0]
+        rows += _unseen(ARITHMETIC, case.name, form, "float32", first, seen)
+        rows += arithmetic_rows(case.name, form, triples[form])
+    return rows
 
 
-def arithmetic_rows(case: str, form: str, samples: "list[tuple[Sample, Observed, Observed, Observed]]") -> "list[Row]":
-    """One row a stage, over all samples of (sample, Paddle's float32, PyTorch's float32, the float64 truth)."""
-    first, seen, _, _ = samples[0]
-    rows = _unseen(ARITHMETIC, case, form, "float32", first, seen)
+def arithmetic_rows(
+    case: str,
+    form: str,
+    samples: "list[tuple[Sample, Observed, Observed, Observed]]",
+    question: str = ARITHMETIC,
+    ratio_limit: RatioLimit = ratio_limit,
+) -> "list[Row]":
+    """One row a stage, over all samples of (sample, Paddle's float32, the other's float32, the float64 truth).
+
+    Args:
+        ratio_limit: the limit of a stage's ratio and its reason, from the stage, its shape and the number of tokens.
+    """
+    first, rows = samples[0][0], []
     named = [(sample, *(side.named() for side in sides)) for sample, *sides in samples]
     for stage in named[0][1]:
         errors, torch_errors, worst = [], [], None
@@ -100,7 +127,7 @@ def arithmetic_rows(case: str, form: str, samples: "list[tuple[Sample, Observed,
             why = complaint or why
         rows.append(
             Row(
-                ARITHMETIC, case, first.head, "float32", form, stage, max(errors), limit, passed,
+                question, case, first.head, "float32", form, stage, max(errors), limit, passed,
                 len(errors), max(torch_errors), ratio, worst, why,
             )  # fmt: skip
         )

@@ -150,6 +150,10 @@ KNOWN_DIFFERENCES = (
         "transformers", ("*",), lambda c: c.mask_rank > 3, "transformers takes masks of rank 2 and 3 alone"
     ),
     KnownDifference(
+        "transformers", ("*",), lambda c: c.mask_rank > 2 and c.head == "multiple_choice",
+        "transformers' multiple choice flattens a mask to rank 2",
+    ),
+    KnownDifference(
         "transformers", ("loss", "grad"), lambda c: c.head == "pretraining" and len(c.labels) == 1,
         "transformers computes the pretraining loss from both labels or not at all",
     ),

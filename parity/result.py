@@ -12,7 +12,8 @@ SCHEMA = 1
 FORMULA = "formula"  # Paddle in float64 against torch_ref in float64: is it the same formula?
 ARITHMETIC = "arithmetic"  # float32: is Paddle's error no worse than PyTorch's own?
 TRAINING = "training"  # after optimizer steps
-OUTSIDE = "outside"  # against an implementation nobody here wrote
+OUTSIDE = "outside"  # torch_ref in float64 against an implementation nobody here wrote
+OUTSIDE_ARITHMETIC = "outside-arithmetic"  # Paddle in float32 against that implementation's
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Row:
     """One stage of one case, judged.
 
     Args:
-        question: FORMULA, ARITHMETIC, TRAINING or OUTSIDE.
+        question: one of the constants above.
         case, head, dtype, stage: what was judged; `stage` is a name of `parity.stages`.
         form: the attention form that ran: "dense" or "blocked".
         error: Paddle's error, max|paddle - truth| / scale, the worst over the samples.
@@ -91,15 +92,6 @@ class Report:
     def first_failure(self) -> Optional[Row]:
         return next((row for row in self.rows if not row.passed), None)
 
-    def worst_by_stage(self) -> "dict[tuple[str, str], Row]":
-        """For each (question, stage) the row with the largest error, in order of first appearance."""
-        worst: "dict[tuple[str, str], Row]" = {}
-        for row in self.rows:
-            key = (row.question, row.stage)
-            if key not in worst or row.error > worst[key].error:
-                worst[key] = row
-        return worst
-
     def to_json(self) -> str:
         raw = _spelled({"schema": SCHEMA, "passed": self.passed, **asdict(self)})
         return json.dumps(raw, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
@@ -131,7 +123,7 @@ class Report:
 
 
 def _spelled(value: Any) -> Any:
-    """NaN and the infinities as "nan", "inf", "-inf": JSON has no such numbers, strict readers refuse them."""
+    """NaN and the infinities as "nan", "inf", "-inf": JSON has no such numbers, strict readers refuse."""
     if isinstance(value, dict):
         return {name: _spelled(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -13,26 +13,16 @@ from unittest import mock
 import numpy as np
 
 import paddle_nezha.attention
-import paddle_nezha.heads
 import paddle_nezha.model
 import torch_ref
 from paddle_nezha._paddle import paddle
+from paddle_nezha.auto import MODEL_CLASSES
 from paddle_nezha.config import NeZhaConfig
 from parity.cases import Sample
 from parity.stages import forward_stages, made_by_dense_form_only
 
 import torch  # isort: skip  (after Paddle, as everywhere)
 
-MODEL_CLASSES = {
-    "model": paddle_nezha.model.NeZhaModel,
-    "pretraining": paddle_nezha.heads.NeZhaForPretraining,
-    "masked_lm": paddle_nezha.heads.NeZhaForMaskedLM,
-    "next_sentence": paddle_nezha.heads.NeZhaForNextSentencePrediction,
-    "sequence_classification": paddle_nezha.heads.NeZhaForSequenceClassification,
-    "token_classification": paddle_nezha.heads.NeZhaForTokenClassification,
-    "question_answering": paddle_nezha.heads.NeZhaForQuestionAnswering,
-    "multiple_choice": paddle_nezha.heads.NeZhaForMultipleChoice,
-}
 FORMS = ("dense", "blocked")
 
 Stages = "dict[str, np.ndarray]"
@@ -46,19 +36,24 @@ class Observed:
     gradients: "dict[str, np.ndarray]" = field(default_factory=dict)
 
     def named(self) -> "dict[str, np.ndarray]":
-        """Stages and gradients under the names that rows carry."""
-        return {**self.stages, **{f"grad:{name}": value for name, value in self.gradients.items()}}
+        """Stages and gradients under the names that rows carry, in the order they are computed: a backward begins at the
+        last parameter, so that the first gradient to part is the one beside the mistake."""
+        return {**self.stages, **{f"grad:{name}": value for name, value in reversed(self.gradients.items())}}
 
 
 # ---- Paddle
 
 
 class PaddleSide:
-    """A model of paddle_nezha in one dtype."""
+    """A model of paddle_nezha in one dtype, on Paddle's current device.
 
-    def __init__(self, config: NeZhaConfig, head: str, dtype: str):
+    Args:
+        model: an existing one; None builds one with random weights.
+    """
+
+    def __init__(self, config: NeZhaConfig, head: str, dtype: str, model: Any = None):
         self.config, self.head, self.dtype = config, head, dtype
-        self.model = MODEL_CLASSES[head](config)
+        self.model = MODEL_CLASSES[head](config) if model is None else model
         self.model.to(dtype=dtype)
         self.model.train()  # dropouts are 0; a loss in eval mode would warn
 
@@ -186,12 +181,16 @@ def _complete(config: NeZhaConfig, seen: "dict[str, np.ndarray]") -> None:
 
 
 class TorchSide:
-    """The reference in one dtype."""
+    """The reference in one dtype.
 
-    def __init__(self, config: NeZhaConfig, head: str, dtype: str):
+    Args:
+        device: a torch device; the float64 truth stays on the CPU.
+    """
+
+    def __init__(self, config: NeZhaConfig, head: str, dtype: str, device: str = "cpu"):
         self.config, self.head = config, head
         self.dtype = getattr(torch, dtype)
-        self.model = torch_ref.build(config, head, self.dtype)
+        self.model = torch_ref.build(config, head, self.dtype).to(device)
 
     def load(self, arrays: "dict[str, np.ndarray]") -> None:
         torch_ref.load_paddle(self.model, arrays)

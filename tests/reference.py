@@ -34,7 +34,7 @@ def probabilities(scores, visible):
 class Attention:
     """Attention of the queries at positions `queries` (all, by default) with its gradients.
 
-    q [B, H, F, D]; k, v [B, H, T, D]; the tables [R, D], or None for plain attention; visible broadcasts to [B, H, F, T];
+    q [B, H, F, D]; k, v [B, H, T, D]; the tables [R, D], or None for plain attention; visible fits [B, H, F, T];
     factor [B, H, F, T] is what dropout multiplies the probabilities with.
     """
 
@@ -63,7 +63,8 @@ class Attention:
     def gradients(self, grad):
         """Of q, k, v and the two tables, given the context's gradient [B, H, F, D]."""
         grad_probs = self.factor * (
-            np.einsum("bhfd,bhtd->bhft", grad, self.v) + np.einsum("bhfd,ftd->bhft", grad, self.value_rows, optimize=True)
+            np.einsum("bhfd,bhtd->bhft", grad, self.v)
+            + np.einsum("bhfd,ftd->bhft", grad, self.value_rows, optimize=True)
         )
         inner = (grad_probs * self.probs).sum(-1, keepdims=True)
         grad_scores = self.scale * self.probs * (grad_probs - inner)

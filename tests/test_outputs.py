@@ -32,7 +32,9 @@ def test_attribute_key_index_and_slice():
     assert o.loss == o["loss"] == o[0] == 1
     assert o[1:] == (2, (3,)) and o[-1] == (3,)
     assert list(o.items()) == [("loss", 1), ("logits", 2), ("attentions", (3,))]
-    assert isinstance(o, dict) and isinstance(o, ModelOutput) and dict(**o) == {"loss": 1, "logits": 2, "attentions": (3,)}
+    assert (
+        isinstance(o, dict) and isinstance(o, ModelOutput) and dict(**o) == {"loss": 1, "logits": 2, "attentions": (3,)}
+    )
 
 
 def test_what_was_not_computed_is_none_as_attribute_and_absent_otherwise():

@@ -31,9 +31,9 @@ def test_float32_table_is_the_float64_one_rounded_once(tiny):
 def test_half_precision_tables_follow_the_tensor(dtype, tiny):
     got = table_like(paddle.zeros([1], "float32").astype(dtype), tiny())
     assert str(got.dtype).endswith(dtype)
-    # Half a unit in the last place of values up to 1: 2^-12 for float16's 11 bits, 2^-9 for bfloat16's 8.
-    half_unit = {"float16": 2.0**-12, "bfloat16": 2.0**-9}[dtype]
-    assert np.abs(got.astype("float32").numpy() - relative_table(64, 8)).max() <= half_unit
+    # One unit in the last place of values up to 1, 11 and 8 bits long: Paddle 2.6.2 cuts where 3.x rounds.
+    unit = {"float16": 2.0**-11, "bfloat16": 2.0**-8}[dtype]
+    assert np.abs(got.astype("float32").numpy() - relative_table(64, 8)).max() <= unit
 
 
 def test_table_is_made_once_for_each_dtype(tiny):

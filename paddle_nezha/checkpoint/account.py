@@ -230,7 +230,4 @@ def _remedy(account: Account) -> str:
             'Learned relative tables go with position_encoding="parametric_relative": compare its '
             "config.json with the config used here."
         )
-    return (
-        "Compare its config.json with the config used here, or load it with the class of the head it was "
-        "saved from."
-    )
+    return "Compare its config.json with the config used here, or load it with the class of the head it was saved from."

@@ -158,9 +158,7 @@ def check_writable(arrays: Mapping[str, np.ndarray]) -> None:
         if not (isinstance(name, str) and isinstance(array, np.ndarray) and array.dtype.str[1:] in _CODES)
     ]
     if wrong:
-        raise CheckpointError(
-            f"A checkpoint holds NumPy arrays of numbers by name, but got {', '.join(wrong)}."
-        )
+        raise CheckpointError(f"A checkpoint holds NumPy arrays of numbers by name, but got {', '.join(wrong)}.")
 
 
 def widened(bits: np.ndarray) -> np.ndarray:

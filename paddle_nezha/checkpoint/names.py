@@ -91,9 +91,7 @@ def _layer(layer: str, config: "NeZhaConfig") -> Shapes:
         shapes.update(_linear(f"{layer}attention.{part}", width, width))
     if config.position_encoding == "parametric_relative":
         rows = 2 * config.max_relative_position + 1
-        shapes.update(
-            {layer + table: (rows, width // config.num_attention_heads) for table in RELATIVE_TABLES}
-        )
+        shapes.update({layer + table: (rows, width // config.num_attention_heads) for table in RELATIVE_TABLES})
     shapes.update(_linear(f"{layer}attention.dense", width, width))
     shapes.update(_norm(f"{layer}attention.layer_norm", width))
     shapes.update(_linear(f"{layer}ffn", width, inner))

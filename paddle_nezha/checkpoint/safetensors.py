@@ -23,9 +23,7 @@ from .files import Form, Source, replaced
 _INDEX_SUFFIX = ".safetensors.index.json"
 _MAX_INDEX = 64 << 20
 _MAX_HEADER = 100_000_000  # the format's own limit
-_READABLE = frozenset(
-    ("BOOL", "I8", "U8", "I16", "U16", "I32", "U32", "I64", "U64", "F16", "BF16", "F32", "F64")
-)
+_READABLE = frozenset(("BOOL", "I8", "U8", "I16", "U16", "I32", "U32", "I64", "U64", "F16", "BF16", "F32", "F64"))
 
 
 def read(path: PathLike) -> dict[str, np.ndarray]:
@@ -49,9 +47,7 @@ def read_metadata(path: PathLike) -> dict[str, str]:
         return dict(file.metadata() or {})
 
 
-def write(
-    path: PathLike, arrays: Mapping[str, np.ndarray], metadata: Optional[Mapping[str, str]] = None
-) -> None:
+def write(path: PathLike, arrays: Mapping[str, np.ndarray], metadata: Optional[Mapping[str, str]] = None) -> None:
     """Writes one file.
 
     Args:
@@ -66,10 +62,7 @@ def write(
     """
     arrays = dict(arrays)  # a mapping may build its arrays anew at each look
     check_writable(arrays)
-    plain = {
-        name: np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")
-        for name, array in arrays.items()
-    }
+    plain = {name: np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C") for name, array in arrays.items()}
     with replaced(path) as temporary:
         save_file(plain, temporary, metadata={"format": "np"} if metadata is None else dict(metadata))
 
@@ -186,8 +179,7 @@ def _read_sharded(index: Path) -> dict[str, np.ndarray]:
     absent = [f"{name} ({shard})" for name, shard in places.items() if name not in arrays]
     if absent:
         raise CheckpointError(
-            f"{index} names tensors that its shards do not hold: {', '.join(absent)}. Download the folder "
-            "again."
+            f"{index} names tensors that its shards do not hold: {', '.join(absent)}. Download the folder again."
         )
     return {name: arrays[name] for name in places}
 

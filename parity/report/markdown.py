@@ -66,7 +66,7 @@ def _table(header: "list[str]", lines: "list[list[str]]") -> str:
 
 def _code(text: str) -> str:
     """A code span that survives backticks, bars (which end a table cell even in code) and line breaks."""
-    text = re.sub(r"\s+", " ", text).replace("|", "\\|")
+    text = _line(text).replace("|", "\\|")
     if not text.strip():
         return ""
     fence = "`" * (1 + max((len(run) for run in re.findall(r"`+", text)), default=0))
@@ -76,5 +76,9 @@ def _code(text: str) -> str:
 
 def _prose(text: str) -> str:
     """Text that is no markup: HTML as entities, Markdown's own signs behind a backslash, one line."""
-    text = html.escape(re.sub(r"\s+", " ", text), quote=False)
+    text = html.escape(_line(text), quote=False)
     return re.sub(r"([\\`*_\[\]|~])", r"\\\1", text)
+
+
+def _line(text: str) -> str:
+    return summary.visible(re.sub(r"\s+", " ", text))

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Optional
 
-from parity.result import ARITHMETIC, FORMULA, OUTSIDE, TRAINING, Report, Row
+from parity.result import ARITHMETIC, FORMULA, OUTSIDE, OUTSIDE_ARITHMETIC, TRAINING, Report, Row
 
 # For people: what each question asks, and what the numbers under it mean.
 QUESTIONS = {
@@ -22,11 +22,16 @@ QUESTIONS = {
     ),
     TRAINING: (
         "Does training stay together?",
-        "Distance of the loss and of every parameter from the float64 run, after the optimizer's steps.",
+        "The loss and every parameter over the optimizer's steps: in float64 against PyTorch, the truth; in "
+        "float32 each framework's distance from the float64 run, and the ratio of the two.",
     ),
     OUTSIDE: (
-        "Do the others agree?",
-        "Held against an implementation nobody here wrote.",
+        "Does an outside implementation agree?",
+        "The PyTorch reference (under Paddle's column) against one that nobody here wrote, both in float64.",
+    ),
+    OUTSIDE_ARITHMETIC: (
+        "Is the arithmetic as good as an outside implementation's?",
+        "Paddle's error and the other's (under PyTorch's column) against the float64 truth, and their ratio.",
     ),
 }
 
@@ -46,7 +51,8 @@ def family(stage: str) -> str:
     kind, colon, parameter = stage.partition(":")
     if not colon:
         return re.sub(r"^layer\.\d+\.", "layer.*.", stage)
-    parameter = re.sub(r"^(.*\.)?encoder\.layer\.\d+\.", "", parameter)
+    parameter = re.sub(r"^(.*\.)?encoder\.layer\.\d+\.|^nezha\.|^cls\.", "", parameter)
+    parameter = re.sub(r"^embeddings\.(\w+_embeddings)", r"\1", parameter)
     return f"{kind}: {re.sub(r'[.](weight|bias)$', '', parameter)}"
 
 
@@ -133,8 +139,8 @@ _OPTIONAL = ("PyTorch", "ratio")
 
 
 def table(found: "list[Family]") -> "tuple[list[str], list[list[str]]]":
-    """Header and lines of a question's table. Columns without a number are left out: where PyTorch is the truth
-    it has no error of its own."""
+    """Header and lines of a question's table. Columns without a number are left out: where PyTorch is the
+    truth it has no error of its own."""
     lines = [one.cells() for one in found]
     kept = [
         i for i, name in enumerate(_HEADER) if name not in _OPTIONAL or any(line[i] != "-" for line in lines)
@@ -231,6 +237,11 @@ def rerun(report: Report, row: Row) -> str:
     return shlex.join([*kept, "--case", row.case, "--stage", row.stage])
 
 
+def visible(text: str) -> str:
+    """`text` with its control characters spelled out: no terminal obeys them and no file carries them on."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
 def number(value: Optional[float]) -> str:
     if value is None:
         return "-"
@@ -250,7 +261,7 @@ def limit_text(row: Row) -> str:
     if math.isinf(row.limit):
         return "none"
     if row.ratio is not None:
-        return f"{row.limit:g}x"
+        return f"{row.limit:.2g}x"
     return "exact" if row.limit == 0 else number(row.limit).replace(".0e", "e")
 
 

@@ -17,7 +17,7 @@ _PASSED = "bold green"
 
 
 def show(report: Report, console: Optional[Console] = None) -> None:
-    """Print what was judged, each question's maxima by stage family, the first stage that parts, the verdict."""
+    """Print what was judged, each question's maxima by stage family, the first that parts, the verdict."""
     console = console or Console()
     console.print(plain(report.subject, console, "bold"))
     environment = ", ".join(f"{name} {value}" for name, value in report.environment.items())
@@ -67,6 +67,5 @@ def _first_failure(facts: "list[tuple[str, str]]", console: Console) -> Panel:
 
 def plain(text: str, console: Console, style: str = "") -> Text:
     """`text` without markup, and without what the terminal would obey or cannot encode."""
-    visible = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
     encoding = console.encoding
-    return Text(visible.encode(encoding, "backslashreplace").decode(encoding), style)
+    return Text(summary.visible(text).encode(encoding, "backslashreplace").decode(encoding), style)

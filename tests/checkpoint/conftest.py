@@ -32,8 +32,7 @@ def weights(rng):
 
     def build(config, head):
         arrays = {
-            name: rng.standard_normal(shape, dtype=np.float32)
-            for name, shape in parameter_shapes(config, head).items()
+            name: rng.standard_normal(shape, dtype=np.float32) for name, shape in parameter_shapes(config, head).items()
         }
         if "cls.predictions.decoder_weight" in arrays:
             arrays["cls.predictions.decoder_weight"] = arrays["nezha.embeddings.word_embeddings.weight"]

@@ -53,9 +53,7 @@ def test_hf_checkpoint(tiny, weights, head, prefix):
 
 def test_prefix_alone(tiny, weights):
     arrays = weights(tiny, "model")
-    account = reconcile(
-        parameter_shapes(tiny, "model"), {f"bert.{name}": value for name, value in arrays.items()}
-    )
+    account = reconcile(parameter_shapes(tiny, "model"), {f"bert.{name}": value for name, value in arrays.items()})
     assert_same(account.arrays, arrays)
     assert account.renamed == {f"bert.{name}": name for name in arrays}
 
@@ -82,9 +80,7 @@ def test_heads_are_dropped_from_a_base_model(tiny, weights):
     assert len(account.dropped) == 8
     assert account.dropped["cls.predictions.decoder_bias"] == "of another head (cls.predictions)"
     assert account.dropped["cls.seq_relationship.weight"] == "of another head (cls.seq_relationship)"
-    assert_same(
-        account.arrays, {name[6:]: array for name, array in arrays.items() if name.startswith("nezha.")}
-    )
+    assert_same(account.arrays, {name[6:]: array for name, array in arrays.items() if name.startswith("nezha.")})
 
 
 def test_a_new_head_only_where_it_is_allowed(tiny, weights):
@@ -130,15 +126,11 @@ def test_a_decoder_that_differs_is_refused(tiny, weights, head):
     arrays = weights(tiny, head)
     arrays["cls.predictions.decoder_weight"] = arrays["cls.predictions.decoder_weight"].copy()
     account = reconcile(parameter_shapes(tiny, head), arrays)
-    assert (
-        account.arrays["cls.predictions.decoder_weight"] is arrays["nezha.embeddings.word_embeddings.weight"]
-    )
+    assert account.arrays["cls.predictions.decoder_weight"] is arrays["nezha.embeddings.word_embeddings.weight"]
     arrays["cls.predictions.decoder_weight"][98, 31] += 1e-6
     account, message = refused(parameter_shapes(tiny, head), arrays)
     assert list(account.conflicts) == ["cls.predictions.decoder_weight"]
-    assert (
-        "cls.predictions.decoder_weight and nezha.embeddings.word_embeddings.weight, which are one" in message
-    )
+    assert "cls.predictions.decoder_weight and nezha.embeddings.word_embeddings.weight, which are one" in message
 
 
 def test_one_parameter_under_two_names(tiny, weights):
@@ -224,9 +216,7 @@ def test_a_nezha_checkpoint_is_no_bert(tiny, weights):
 def test_a_classifier_of_another_width(tiny, weights):
     """Q05"""
     wider = dataclasses.replace(tiny, num_labels=7)
-    account, message = refused(
-        parameter_shapes(tiny, "token_classification"), weights(wider, "token_classification")
-    )
+    account, message = refused(parameter_shapes(tiny, "token_classification"), weights(wider, "token_classification"))
     assert account.misshaped["classifier.weight"] == "expected [32, 6], found [32, 7]"
     assert "give the config its num_labels" in message
 

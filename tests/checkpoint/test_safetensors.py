@@ -170,9 +170,7 @@ def test_folder_without_weights_lists_what_it_holds(tmp_path):
         safetensors.read(tmp_path)
 
 
-@pytest.mark.parametrize(
-    "shard", ["../a.safetensors", "/etc/passwd", "sub/a.safetensors", "..", "C:a", "a\\b", "", 3]
-)
+@pytest.mark.parametrize("shard", ["../a.safetensors", "/etc/passwd", "sub/a.safetensors", "..", "C:a", "a\\b", "", 3])
 def test_a_shard_outside_its_folder_is_refused(sharded, shard):
     folder, arrays = sharded
     write_index(folder, dict.fromkeys(arrays, shard))
@@ -192,9 +190,7 @@ def test_index_and_shards_that_disagree(sharded):
         safetensors.read(folder)
 
 
-@pytest.mark.parametrize(
-    "content", ["", "[]", "{}", '{"weight_map": []}', '{"weight_map": {"a": {}}}', "[" * 100_000]
-)
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"weight_map": []}', '{"weight_map": {"a": {}}}', "[" * 100_000])
 def test_an_index_that_is_none(content, tmp_path):
     (tmp_path / "model.safetensors.index.json").write_text(content)
     with pytest.raises(CheckpointError, match="is no index of shards"):

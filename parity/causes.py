@@ -1,0 +1,1 @@
+def likely_cause(*a): return ""

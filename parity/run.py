@@ -1,0 +1,250 @@
+"""A run of the judge: which questions are asked of what, by how many processes, and the report of it."""
+
+import fnmatch
+import multiprocessing
+import os
+import platform
+import shlex
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from importlib import metadata
+from pathlib import Path
+from typing import Callable, Optional
+
+from parity.cases import CASES, Case
+from parity.result import Report, Row
+
+SHELF = Path(__file__).resolve().parent.parent / "weights" / "nezha-seeded-demo"
+# Cases whose float32 question is asked even in a quick run.
+_QUICK_ARITHMETIC = ("odd-sizes", "pad-ragged", "segments", "peaked", "m64-length66", "parametric", "absolute")
+
+
+class CouldNotRun(Exception):
+    """The run cannot be made as asked; the message says why and what to do. Exit code 2."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What `python -m parity run` was asked; see its --help."""
+
+    cases: "tuple[str, ...]" = ()
+    heads: "tuple[str, ...]" = ()
+    stages: "tuple[str, ...]" = ()
+    dtypes: "tuple[str, ...]" = ("float64", "float32")
+    device: str = "cpu"
+    weights: Optional[Path] = None
+    text: Optional[Path] = None
+    against: Optional[str] = None
+    quick: bool = False
+
+    def wants_case(self, name: str) -> bool:
+        return not self.cases or any(fnmatch.fnmatchcase(name, pattern) for pattern in self.cases)
+
+    def wants_head(self, head: str) -> bool:
+        return not self.heads or head in self.heads
+
+    def wants_stage(self, stage: str) -> bool:
+        return not self.stages or any(fnmatch.fnmatchcase(stage, pattern) for pattern in self.stages)
+
+
+@dataclass(frozen=True)
+class Job:
+    """One question about one thing, small enough to be handed to another process.
+
+    Args:
+        kind: a key of `_KINDS`.
+        name: the case, the optimizer, or the checkpoint's folder.
+    """
+
+    kind: str
+    name: str
+    head: str = ""
+    options: Options = field(default_factory=Options)
+
+    def run(self) -> "tuple[list[Row], list[str]]":
+        """Rows, and notes a reader must know."""
+        return _KINDS[self.kind](self)
+
+
+def judge(command: "list[str]", options: Options, processes: int, advance: "Callable[[Job, int, int], None]") -> Report:
+    """Runs every job and gathers the report.
+
+    Args:
+        advance: called after each job with it, how many are done, and how many there are.
+
+    Raises:
+        CouldNotRun: nothing fits the options, or a framework, a device or a file is missing.
+    """
+    started = time.monotonic()
+    jobs = list(plan(options))
+    if not jobs:
+        names = ", ".join(case.name for case in CASES)
+        raise CouldNotRun(f"Nothing to judge under these options. Cases are: {names}; training cases: adamw, lamb.")
+    report = Report(
+        command=shlex.join(["python", "-m", "parity", "run", *command]),
+        subject=str(options.weights) if options.weights else "seeded cases" if options.against else "seeded cases and the shelf",
+        environment=environment(),
+        created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+    )
+    for done, (job, (rows, notes)) in enumerate(_executed(jobs, processes), 1):
+        report.rows += [row for row in rows if options.wants_case(row.case) and options.wants_stage(row.stage)]
+        report.notes += [note for note in notes if note not in report.notes]
+        advance(job, done, len(jobs))
+    if not report.rows:
+        raise CouldNotRun(f"No stage fits {' '.join(options.stages) or 'these options'}; see parity/stages.py for their names.")
+    report.seconds = time.monotonic() - started
+    return report
+
+
+def plan(options: Options) -> "Iterator[Job]":
+    """The jobs of a run, in the order of the report."""
+    if options.against:
+        return _against_jobs(options)
+    if options.weights:
+        return _subject_jobs(options, options.weights)
+    return _all_jobs(options)
+
+
+def _all_jobs(options: Options) -> "Iterator[Job]":
+    for kind, dtype in (("formula", "float64"), ("arithmetic", "float32")):
+        if dtype in options.dtypes:
+            for number, case in enumerate(CASES):
+                if options.wants_case(case.name):
+                    yield from (Job(kind, case.name, head, options) for head in _heads(case, kind, number, options))
+    for optimizer in ("adamw", "lamb"):
+        if options.wants_case(optimizer) and options.wants_head("pretraining"):
+            yield from (Job("training", optimizer, dtype, options) for dtype in options.dtypes)
+    if SHELF.is_dir() and not (options.quick and options.cases):
+        yield from _subject_jobs(options, SHELF)
+
+
+def _heads(case: Case, kind: str, number: int, options: Options) -> "list[str]":
+    """Formula: every head. Arithmetic, which takes eight seeds: one head a case in turn, unless one is asked for."""
+    wanted = [head for head in case.heads if options.wants_head(head)]
+    named = bool(options.cases or options.heads)
+    if kind == "arithmetic" and options.quick and not named and case.name not in _QUICK_ARITHMETIC:
+        return []
+    if wanted and not named and (kind == "arithmetic" or options.quick):
+        return [wanted[number % len(wanted)]]
+    return wanted
+
+
+def _subject_jobs(options: Options, folder: Path) -> "Iterator[Job]":
+    for kind, dtype in (("subject-formula", "float64"), ("subject-arithmetic", "float32")):
+        names = [f"{folder.name}-text0", f"{folder.name}-text1"] if kind == "subject-formula" else [f"{folder.name}-text"]
+        if dtype in options.dtypes and any(map(options.wants_case, names)):
+            if not (options.quick and kind == "subject-arithmetic"):
+                yield Job(kind, str(folder), options.heads[0] if options.heads else "", options)
+
+
+def _against_jobs(options: Options) -> "Iterator[Job]":
+    from parity.against import cases_against
+
+    for case, head in cases_against(str(options.against)):
+        if options.wants_case(case.name) and options.wants_head(head):
+            yield Job("against", case.name, head, options)
+
+
+# ---- what each kind of job does; the frameworks are imported here, in the process that needs them
+
+
+def _formula(job: Job) -> "tuple[list[Row], list[str]]":
+    from parity.judge import judge_formula
+
+    return judge_formula(_case(job.name), job.head), []
+
+
+def _arithmetic(job: Job) -> "tuple[list[Row], list[str]]":
+    from parity.judge import judge_arithmetic
+
+    return judge_arithmetic(_case(job.name), job.head, device=job.options.device), []
+
+
+def _training(job: Job) -> "tuple[list[Row], list[str]]":
+    from parity.training import judge_training
+
+    return judge_training(job.name, job.head, quick=job.options.quick), []
+
+
+def _subject_formula(job: Job) -> "tuple[list[Row], list[str]]":
+    from parity.subject import judge_formula_of
+
+    return judge_formula_of(_subject(job)), []
+
+
+def _subject_arithmetic(job: Job) -> "tuple[list[Row], list[str]]":
+    from parity.subject import judge_arithmetic_of
+
+    return judge_arithmetic_of(_subject(job), device=job.options.device), []
+
+
+def _against(job: Job) -> "tuple[list[Row], list[str]]":
+    from parity.against import judge_against
+
+    rows, reason = judge_against(str(job.options.against), _case(job.name), job.head)
+    return rows, [f"not compared: {reason}"] if reason else []
+
+
+_KINDS: "dict[str, Callable[[Job], tuple[list[Row], list[str]]]]" = {
+    "formula": _formula,
+    "arithmetic": _arithmetic,
+    "training": _training,
+    "subject-formula": _subject_formula,
+    "subject-arithmetic": _subject_arithmetic,
+    "against": _against,
+}
+
+
+def _case(name: str) -> Case:
+    return next(case for case in CASES if case.name == name)
+
+
+def _subject(job: Job):
+    from parity.subject import Subject, default_text
+
+    folder = Path(job.name)
+    return Subject.open(folder, job.options.text or default_text(folder), job.head or None)
+
+
+# ---- processes
+
+
+def _executed(jobs: "list[Job]", processes: int) -> "Iterator[tuple[Job, tuple[list[Row], list[str]]]]":
+    if processes <= 1:
+        for job in jobs:
+            yield job, _run(job)
+        return
+    # Spawned, not forked: both frameworks start threads that a fork would lose.
+    with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn")) as pool:
+        yield from zip(jobs, pool.map(_run, jobs))
+
+
+def _run(job: Job) -> "tuple[list[Row], list[str]]":
+    from parity.device import prepare
+
+    prepare(job.options.device)
+    return job.run()
+
+
+def environment() -> "dict[str, str]":
+    """Versions, processor and threads: what the numbers may depend on."""
+    facts = {"python": platform.python_version()}
+    for name in ("paddlepaddle", "paddlepaddle-gpu", "torch", "numpy", "transformers", "paddlenlp"):
+        try:
+            facts[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    facts["processor"] = _processor()
+    facts["threads"] = os.environ.get("OMP_NUM_THREADS", "as the frameworks choose")
+    return facts
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()

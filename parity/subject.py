@@ -1,0 +1,171 @@
+"""A checkpoint of a user's own, judged on text of their own.
+
+The two sides open the files by different code: paddle_nezha by its own readers and name map, the reference by torch and
+safetensors with its own list of names, or, for `.pdparams`, through `paddle.load` in a process of its own. So a wrong
+loader cannot hide.
+"""
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Optional
+
+import numpy as np
+
+import torch_ref
+from paddle_nezha._paddle import paddle
+from paddle_nezha.auto import MODEL_CLASSES, head_of
+from paddle_nezha.checkpoint import pdparams
+from paddle_nezha.config import NeZhaConfig
+from paddle_nezha.pretrained import PDPARAMS_NAME, weight_file
+from paddle_nezha.tokenizer import NeZhaTokenizer
+from parity.cases import Sample, make_labels
+from parity.device import torch_device
+from parity.judge import Plant, arithmetic_rows, formula_rows
+from parity.result import Row
+from parity.sides import FORMS, PaddleSide, TorchSide
+
+BATCHES = 8  # as many samples as seeded cases have
+ROWS = 4  # texts in a batch
+CHOICES = 3
+_NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "classifier_dropout": 0.0}
+
+_PADDLE_LOAD = """
+import zlib, sys, numpy, paddle
+arrays = paddle.load(sys.argv[1], return_numpy=True)
+arrays.pop("StructuredToParameterName@@", None)
+numpy.savez(sys.argv[2], **{name: numpy.asarray(array) for name, array in arrays.items()})
+"""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A checkpoint folder and the text to read with it."""
+
+    folder: Path
+    head: str
+    config: NeZhaConfig
+    samples: "list[Sample]"
+
+    @classmethod
+    def open(cls, folder: Path, text: Path, head: Optional[str] = None, batches: int = BATCHES) -> "Subject":
+        """
+        Args:
+            text: a UTF-8 file, one text a line; blank lines are passed over.
+            head: None finds it in the folder.
+
+        Raises:
+            FileNotFoundError, ValueError: files that are missing, or cannot be understood; the message says which.
+        """
+        head = head or head_of(folder)
+        config = NeZhaConfig.from_pretrained(folder, **_NO_DROPOUT)
+        tokenizer = NeZhaTokenizer.from_pretrained(folder)
+        if len(tokenizer) > config.vocab_size:
+            raise ValueError(
+                f"{folder}: the tokenizer has {len(tokenizer)} tokens, but the model's vocab_size is {config.vocab_size}: "
+                "they do not belong together."
+            )
+        lines = [line.strip() for line in text.read_text(encoding="utf-8-sig").split("\n") if line.strip()]
+        needed = 2 * ROWS
+        if len(lines) < needed:
+            raise ValueError(f"{text} holds {len(lines)} texts, but the judge reads at least {needed}, one a line.")
+        return cls(folder, head, config, list(_samples(tokenizer, config, head, lines, batches)))
+
+
+def _samples(tokenizer: NeZhaTokenizer, config: NeZhaConfig, head: str, lines: "list[str]", batches: int) -> Iterator[Sample]:
+    choices = CHOICES if head == "multiple_choice" else 1
+    for number in range(batches):
+        rng = np.random.default_rng(number)
+        rows = ROWS * choices
+        first = [lines[(number * rows + row) % len(lines)] for row in range(rows)]
+        # Every other batch reads pairs, so that the second segment is judged too.
+        second = [lines[(number * rows + row + 1) % len(lines)] for row in range(rows)] if number % 2 else None
+        encoded = tokenizer(
+            first, second, padding=True, truncation=True, max_length=min(128, config.max_position_embeddings),
+            return_attention_mask=True, return_tensors="np",
+        )  # fmt: skip
+        real = encoded["attention_mask"].astype(bool)
+        inputs = {name: np.asarray(value) for name, value in encoded.items()}
+        if choices > 1:
+            inputs = {name: value.reshape(ROWS, choices, -1) for name, value in inputs.items()}
+        cotangents: "tuple[np.ndarray, ...]" = ()
+        if head == "model":
+            sequence = rng.standard_normal((rows, real.shape[1], config.hidden_size)) * real[:, :, None]
+            cotangents = (sequence, rng.standard_normal((rows, config.hidden_size)))
+        yield Sample(config, head, {}, inputs, make_labels(config, head, ROWS, real, rng), real, cotangents)
+
+
+def judge_formula_of(subject: Subject, plant: Optional[Plant] = None) -> "list[Row]":
+    """Float64 on both sides, over the first two batches (single texts, and pairs)."""
+    paddle_side, truth_side = _paddle_side(subject, "float64"), _torch_side(subject, "float64")
+    rows: "list[Row]" = []
+    for number, sample in enumerate(subject.samples[:2]):
+        truth = truth_side.observe(sample)
+        for form in FORMS:
+            rows += formula_rows(f"{subject.folder.name}-text{number}", form, sample, paddle_side.observe(sample, form), truth)
+    return rows
+
+
+def judge_arithmetic_of(subject: Subject, device: str = "cpu") -> "list[Row]":
+    """Float32 on both sides against float64, over all batches."""
+    ours, theirs = _paddle_side(subject, "float32"), _torch_side(subject, "float32", torch_device(device))
+    truth_side = _torch_side(subject, "float64")
+    rows: "list[Row]" = []
+    for form in FORMS:
+        seen = [(s, ours.observe(s, form), theirs.observe(s), truth_side.observe(s)) for s in subject.samples]
+        rows += arithmetic_rows(f"{subject.folder.name}-text", form, seen)
+    return rows
+
+
+def _paddle_side(subject: Subject, dtype: str) -> PaddleSide:
+    before = paddle.get_default_dtype()
+    paddle.set_default_dtype(dtype)  # so that a float64 checkpoint is not rounded on the way
+    try:
+        model = MODEL_CLASSES[subject.head].from_pretrained(subject.folder, **_NO_DROPOUT)
+    finally:
+        paddle.set_default_dtype(before)
+    return PaddleSide(subject.config, subject.head, dtype, model)
+
+
+def _torch_side(subject: Subject, dtype: str, device: str = "cpu") -> TorchSide:
+    side = TorchSide(subject.config, subject.head, dtype, device)
+    file = weight_file(subject.folder)
+    if file.name == PDPARAMS_NAME:
+        torch_ref.load_paddle(side.model, paddle_load(file))
+    else:
+        torch_ref.load_file(side.model, file)
+    return side
+
+
+def paddle_load(file: Path) -> "dict[str, np.ndarray]":
+    """A `.pdparams` file as Paddle itself reads it, in a process of its own.
+
+    `paddle.load` executes what a pickle says. It is called only on files that our own reader, which executes nothing, has
+    read: those hold plain arrays.
+
+    Raises:
+        RuntimeError: Paddle could not read the file.
+    """
+    pdparams.read(file)
+    with tempfile.TemporaryDirectory() as folder:
+        arrays = Path(folder) / "arrays.npz"
+        done = subprocess.run([sys.executable, "-c", _PADDLE_LOAD, str(file), str(arrays)], capture_output=True, text=True)
+        if done.returncode:
+            raise RuntimeError(f"paddle.load could not read {file}: {done.stderr.strip().splitlines()[-1:]}")
+        with np.load(arrays) as stored:
+            return {name: stored[name] for name in stored.files}
+
+
+def default_text(folder: Path) -> Path:
+    """The text that a checkpoint of the shelf brings along.
+
+    Raises:
+        FileNotFoundError: there is none; the message says how to give one.
+    """
+    text = folder / "sentences.txt"
+    if not text.is_file():
+        raise FileNotFoundError(f"{folder} brings no sentences.txt: give a text file, one text a line, with --text FILE.")
+    return text
