@@ -143,11 +143,21 @@ def _compare(options: argparse.Namespace, _command: "list[str]") -> int:
 
 
 def _faults(options: argparse.Namespace, _command: "list[str]") -> int:
-    from parity import faults
+    from rich.console import Console
+    from rich.progress import Progress
 
-    findings = faults.run(options.kind, options.name)
-    faults.show(findings)
-    return 0 if findings and all(finding.caught and finding.placed for finding in findings) else 1
+    from parity import faults
+    from parity.report.faults import show
+
+    try:
+        with Progress(console=Console(stderr=True), transient=True) as progress:
+            task = progress.add_task("planting faults", total=len(faults.FAULTS))
+            findings = faults.run(options.kind, options.name, lambda _finding: progress.advance(task))
+    except ValueError as error:
+        print(f"parity could not run: {error}", file=sys.stderr)
+        return 2
+    show(findings)
+    return 0 if findings and all(finding.placed for finding in findings) else 1
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Callable, Optional
 
 from parity.cases import CASES, Case
-from parity.result import Report, Row
+from parity.result import FORMULA, Report, Row
 
 SHELF = Path(__file__).resolve().parent.parent / "weights" / "nezha-seeded-demo"
 # Cases whose float32 question is asked even in a quick run.
@@ -95,6 +95,7 @@ def judge(command: "list[str]", options: Options, processes: int, advance: "Call
         advance(job, done, len(jobs))
     if not report.rows:
         raise CouldNotRun(f"No stage fits {' '.join(options.stages) or 'these options'}; see parity/stages.py for their names.")
+    report.cause = _cause(report, options)
     report.seconds = time.monotonic() - started
     return report
 
@@ -207,6 +208,23 @@ def _subject(job: Job):
 
     folder = Path(job.name)
     return Subject.open(folder, job.options.text or default_text(folder), job.head or None)
+
+
+def _cause(report: Report, options: Options) -> str:
+    """The likely cause of the first failure, found by computing that case once more; only the formula has causes."""
+    row = report.first_failure
+    if row is None or row.question != FORMULA:
+        return ""
+    from parity.causes import likely_cause
+    from parity.judge import observe_formula
+
+    if any(case.name == row.case for case in CASES):
+        sample, truth, seen = observe_formula(_case(row.case), row.head, (row.form,))
+        return likely_cause(row.stage, sample, seen[row.form], truth)
+    from parity.subject import observe_text
+
+    subject = _subject(Job("subject-formula", str(options.weights or SHELF), row.head, options))
+    return likely_cause(row.stage, *observe_text(subject, int(row.case[-1]), row.form))
 
 
 # ---- processes

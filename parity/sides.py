@@ -1,7 +1,8 @@
 """One forward and backward on each side, with every stage written down as float64 NumPy arrays.
 
-Nothing of paddle_nezha knows that it is watched: layers are observed by Paddle's own hooks, and the three places that are
-no layer (mask, scores, probabilities) by standing in for the function for the time of one call.
+Nothing of paddle_nezha knows that it is watched: layers are observed by Paddle's own hooks, and the places that are no
+layer (mask, table, scores) by standing in for the function for the time of one call. What the model answers with is taken
+from its answer.
 """
 
 from collections.abc import Iterator
@@ -36,8 +37,8 @@ class Observed:
     gradients: "dict[str, np.ndarray]" = field(default_factory=dict)
 
     def named(self) -> "dict[str, np.ndarray]":
-        """Stages and gradients under the names that rows carry, in the order they are computed: a backward begins at the
-        last parameter, so that the first gradient to part is the one beside the mistake."""
+        """Stages and gradients under the names that rows carry, in the order they are computed. A backward begins at
+        the last parameter, so the first gradient to part is the one beside the mistake."""
         return {**self.stages, **{f"grad:{name}": value for name, value in reversed(self.gradients.items())}}
 
 
@@ -66,14 +67,16 @@ class PaddleSide:
         """
         Args:
             form: "dense" makes scores and probabilities whole; "blocked" is what users run.
-            small_blocks: several blocks even in a short input, each recomputed in the backward.
+            small_blocks: several blocks even in a short input; those of odd length are computed again in the backward.
         """
         seen: "dict[str, np.ndarray]" = {}
         with ExitStack() as stack:
             stack.enter_context(_watched(self.model, self.head, seen, form))
             if small_blocks:
                 rows = max(2, sample.real.shape[1] // 3)
-                limits = {"_BLOCK_ELEMENTS": 1, "_SMALLEST_BLOCK": rows, "_KEPT_ELEMENTS": 0}
+                # Every other length keeps its probabilities, so that both ways are judged with several blocks.
+                kept = 0 if sample.real.shape[1] % 2 else paddle_nezha.attention._KEPT_ELEMENTS
+                limits = {"_BLOCK_ELEMENTS": 1, "_SMALLEST_BLOCK": rows, "_KEPT_ELEMENTS": kept}
                 stack.enter_context(mock.patch.multiple(paddle_nezha.attention, **limits))
             self.model.clear_gradients()
             self._loss(sample, form, seen).backward()
@@ -87,17 +90,34 @@ class PaddleSide:
 
     def _loss(self, sample: Sample, form: str, seen: "dict[str, np.ndarray]") -> "paddle.Tensor":
         arguments = {name: self._tensor(value) for name, value in {**sample.inputs, **sample.labels}.items()}
-        output = self.model(**arguments, output_attentions=form == "dense", return_dict=True)
+        whole = form == "dense"
+        output = self.model(**arguments, output_hidden_states=whole, output_attentions=whole, return_dict=True)
+        layers = self.config.num_hidden_layers
+        seen.update({stage: _numpy(value) for stage, value in _answered(output, self.head, layers).items()})
         if self.head == "model":
             sequence, pooled = (self._tensor(item) for item in sample.cotangents)
             return (output.last_hidden_state * sequence).sum() + (output.pooler_output * pooled).sum()
-        seen["loss"] = _numpy(output.loss)
-        if self.head == "multiple_choice":
-            seen["classifier.logits"] = _numpy(output.logits)
         return output.loss
 
     def _tensor(self, value: np.ndarray) -> "paddle.Tensor":
         return paddle.to_tensor(value.astype(self.dtype) if value.dtype == np.float64 else value)
+
+
+def _answered(output: Any, head: str, layers: int) -> "dict[str, paddle.Tensor]":
+    """What a user is given, by the stage it is: a right stage under the wrong name is wrong."""
+    found = {f"layer.{number}.probs": probs for number, probs in enumerate(output.attentions or ())}
+    states = [f"layer.{number}.output" for number in range(layers)]
+    found.update(zip(["embeddings", *states], output.hidden_states or ()))
+    if head == "model":
+        return {**found, states[-1]: output.last_hidden_state, "pooler": output.pooler_output}
+    if head == "pretraining":
+        found.update({"mlm.logits": output.prediction_logits, "nsp.logits": output.seq_relationship_logits})
+    elif head == "question_answering":
+        found["classifier.logits"] = paddle.stack([output.start_logits, output.end_logits], -1)
+    else:
+        stage = {"masked_lm": "mlm.logits", "next_sentence": "nsp.logits"}.get(head, "classifier.logits")
+        found[stage] = output.logits
+    return {**found, "loss": output.loss}
 
 
 @contextmanager
@@ -133,20 +153,13 @@ def _watched(model: Any, head: str, seen: "dict[str, np.ndarray]", form: str) ->
             before(layer.ffn_output, f"{name}.ffn")
             after(layer, f"{name}.output", lambda output: output[0])
         after(base.pooler, "pooler")
-        if hasattr(model, "cls") and hasattr(model.cls, "predictions"):
+        if head in ("pretraining", "masked_lm"):
             after(model.cls.predictions.layer_norm, "mlm.transform")
-            after(model.cls.predictions, "mlm.logits")
-        if hasattr(model, "cls") and hasattr(model.cls, "seq_relationship"):
-            after(model.cls.seq_relationship, "nsp.logits")
-        if hasattr(model, "classifier") and head != "multiple_choice":
-            after(model.classifier, "classifier.logits")
 
         function(paddle_nezha.model, "visible_keys", lambda visible: seen.update(mask=_numpy(visible, bool)))
         function(paddle_nezha.attention, "table_like", lambda table: seen.update(table=_numpy(table)))
         if form == "dense":
-            scores, probs = _Counter(seen, "scores"), _Counter(seen, "probs")
-            function(paddle_nezha.attention, "relative_scores", scores)
-            function(paddle_nezha.attention, "masked_softmax", probs)
+            function(paddle_nezha.attention, "relative_scores", _Counter(seen, "scores"))
         yield
         _complete(model.config, seen)
 

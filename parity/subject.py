@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Optional
 
@@ -24,9 +24,9 @@ from paddle_nezha.pretrained import PDPARAMS_NAME, weight_file
 from paddle_nezha.tokenizer import NeZhaTokenizer
 from parity.cases import Sample, make_labels
 from parity.device import torch_device
-from parity.judge import Plant, arithmetic_rows, formula_rows
+from parity.judge import arithmetic_rows, formula_rows
 from parity.result import Row
-from parity.sides import FORMS, PaddleSide, TorchSide
+from parity.sides import FORMS, Observed, PaddleSide, TorchSide
 
 BATCHES = 8  # as many samples as seeded cases have
 ROWS = 4  # texts in a batch
@@ -98,7 +98,15 @@ def _samples(tokenizer: NeZhaTokenizer, config: NeZhaConfig, head: str, lines: "
         yield Sample(config, head, {}, inputs, make_labels(config, head, ROWS, real, rng), real, cotangents)
 
 
-def judge_formula_of(subject: Subject, plant: Optional[Plant] = None) -> "list[Row]":
+def observe_text(subject: Subject, number: int, form: str) -> "tuple[Sample, Observed, Observed]":
+    """One batch in float64, with the parameters as the reference read them: what a likely cause is found from."""
+    paddle_side, truth_side = _paddle_side(subject, "float64"), _torch_side(subject, "float64")
+    arrays = {name: np.asarray(array, np.float64) for name, array in torch_ref.parameters(truth_side.model).items()}
+    sample = replace(subject.samples[number], arrays=arrays)
+    return sample, paddle_side.observe(sample, form), truth_side.observe(sample)
+
+
+def judge_formula_of(subject: Subject) -> "list[Row]":
     """Float64 on both sides, over the first two batches (single texts, and pairs)."""
     paddle_side, truth_side = _paddle_side(subject, "float64"), _torch_side(subject, "float64")
     rows: "list[Row]" = []

@@ -30,8 +30,8 @@ BATCH = Case("training", "what steps add up to", batch=4, length=13, padding="ra
 
 STEPS, SEEDS = 100, tuple(range(5))
 QUICK_STEPS, QUICK_SEEDS = 20, (0, 1)
-# Reached on parameters near 1: 1e-13 by the keys' biases (see Recipe), 5e-15 by all others. The smallest mistakes that
-# `parity.faults` plants move a parameter by 1e-7.
+# Reached on parameters near 1: 2e-13 by the keys' biases (see Recipe), 5e-15 by all others. The smallest mistake
+# that `parity.faults` plants, a rate rounded to float32, moves a parameter by 5e-11.
 TRAINING_LIMIT = 1e-12
 
 
@@ -119,7 +119,7 @@ class PaddleTrainer:
         self.optimizer = self.make_optimizer(list(self.named.values()), paddle.nn.ClipGradByGlobalNorm(recipe.clip))
 
     def make_optimizer(self, parameters: "list[Any]", clip: Any) -> Any:
-        """Paddle's optimizer for these parameters, under the schedule; `clip` is one of Paddle's `ClipGradBy…` or None."""
+        """Paddle's optimizer for these parameters, under the schedule; `clip` is a `paddle.nn.ClipGradBy…` or None."""
         recipe = self.recipe
         spared = {tensor.name for name, tensor in self.named.items() if not self.decays(name)}
         settings = {"beta1": recipe.beta1, "beta2": recipe.beta2, "epsilon": recipe.epsilon, "grad_clip": clip}
@@ -154,10 +154,10 @@ class TorchTrainer:
 
     def step(self, sample: Sample) -> float:
         loss = float(self.side.observe(sample).stages["loss"])
-        gradients = [tensor.grad for tensor in self.optimizer.parameters]
-        clipped = torch_ref.clip_by_global_norm(gradients, self.recipe.clip)
+        gradients: "list[Any]" = [tensor.grad for tensor in self.optimizer.parameters]
+        clipped: "list[Any]" = torch_ref.clip_by_global_norm(gradients, self.recipe.clip)
         rate = torch_ref.scheduled_rate(len(self.clipped), self.recipe.peak, self.recipe.warmup, self.recipe.total)
-        self.clipped.append(any(bool((a != b).any()) for a, b in zip(gradients, clipped)))
+        self.clipped.append(any(not a.equal(b) for a, b in zip(gradients, clipped)))
         self.optimizer.step(rate, clipped)
         return loss
 
@@ -196,21 +196,30 @@ def judge_training(
         raise ValueError(f"expected {wanted}, got {optimizer!r} and {dtype!r}; choose one of each")
     steps, seeds = steps or (QUICK_STEPS if quick else STEPS), QUICK_SEEDS if quick else SEEDS
     recipe = Recipe(optimizer, steps)
+    runs = 1 + len(forms) if dtype == "float64" else (2 + len(forms)) * len(seeds)
+    count = _Count(steps * runs, progress)
     if dtype == "float64":
-        count = _Count(steps * (1 + len(forms)), progress)
-        batches = make_batches(steps, seeds[0])
-        truth = follow_truth(recipe, batches, count)
-        runs = {form: follow(PaddleTrainer(batches[0], recipe, dtype, form), batches, count) for form in forms}
-        return [row for form, ours in runs.items() for row in trajectory_rows(optimizer, form, ours, truth)]
-    count = _Count(steps * (2 + len(forms)) * len(seeds), progress)
+        return _same_trajectory(recipe, seeds[0], forms, count)
+    return _as_near_the_truth(recipe, seeds, forms, count)
+
+
+def _same_trajectory(recipe: Recipe, seed: int, forms: "tuple[str, ...]", count: Step) -> "list[Row]":
+    batches = make_batches(recipe.total, seed)
+    truth = follow_truth(recipe, batches, count)
+    runs = {form: follow(PaddleTrainer(batches[0], recipe, "float64", form), batches, count) for form in forms}
+    return [row for form, ours in runs.items() for row in trajectory_rows(recipe.optimizer, form, ours, truth)]
+
+
+def _as_near_the_truth(recipe: Recipe, seeds: "tuple[int, ...]", forms: "tuple[str, ...]", count: Step) -> "list[Row]":
     gaps: "dict[str, list[dict[str, float]]]" = {side: [] for side in ("torch", *forms)}
     for seed in seeds:
-        batches = [batch.rounded() for batch in make_batches(steps, seed)]
+        batches = [batch.rounded() for batch in make_batches(recipe.total, seed)]
         truth = follow_truth(recipe, batches, count)
-        gaps["torch"].append(_gaps(follow(TorchTrainer(batches[0], recipe, dtype), batches, count), truth))
+        gaps["torch"].append(_gaps(follow(TorchTrainer(batches[0], recipe, "float32"), batches, count), truth))
         for form in forms:
-            gaps[form].append(_gaps(follow(PaddleTrainer(batches[0], recipe, dtype, form), batches, count), truth))
-    return [row for form in forms for row in _distance_rows(optimizer, form, gaps[form], gaps["torch"])]
+            trainer = PaddleTrainer(batches[0], recipe, "float32", form)
+            gaps[form].append(_gaps(follow(trainer, batches, count), truth))
+    return [row for form in forms for row in distance_rows(recipe.optimizer, form, gaps[form], gaps["torch"])]
 
 
 def make_batches(steps: int, seed: int) -> "list[Sample]":
@@ -306,8 +315,6 @@ _DISTANCES = {
     "loss_curve": (RATIO_LIMIT, ""),
 }
 
-Distances = "list[dict[str, float]]"  # by stage, for each seed
-
 
 def _gaps(run: Trajectory, truth: Trajectory) -> "dict[str, float]":
     """How far a run ends from the truth, in 2-norms relative to the truth's."""
@@ -319,16 +326,22 @@ def _gaps(run: Trajectory, truth: Trajectory) -> "dict[str, float]":
     return {stage: float(np.linalg.norm(a - b) / np.linalg.norm(b)) for stage, (a, b) in pairs.items()}
 
 
-def _distance_rows(case: str, form: str, ours: Distances, theirs: Distances) -> "list[Row]":
+def distance_rows(
+    case: str, form: str, ours: "list[dict[str, float]]", theirs: "list[dict[str, float]]"
+) -> "list[Row]":
+    """One row for all weights and one for the losses, which are judged, and one for each parameter, which is not.
+
+    Args:
+        ours, theirs: for each seed, how far Paddle and PyTorch end from the float64 run, by stage.
+    """
     rows = []
     for stage in ours[0]:
         errors, torch_errors = ([found[stage] for found in side] for side in (ours, theirs))
         ratio = float(np.exp(np.mean(np.log(errors) - np.log(torch_errors))))
         limit, why = _DISTANCES.get(stage, (float("inf"), "reported, not judged"))
-        rows.append(
-            Row(
-                TRAINING, case, HEAD, "float32", form, stage, max(errors), limit, ratio <= limit,
-                len(errors), max(torch_errors), ratio, why=why,
-            )  # fmt: skip
-        )
+        row = Row(
+            TRAINING, case, HEAD, "float32", form, stage, max(errors), limit, ratio <= limit,
+            len(errors), max(torch_errors), ratio, why=why,
+        )  # fmt: skip
+        rows.append(row)
     return sorted(rows, key=lambda row: row.passed)

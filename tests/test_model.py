@@ -335,6 +335,20 @@ def test_embedding_dropout_comes_after_the_layer_norm(tiny):
     assert np.allclose(got[kept], 2 * truth[kept], rtol=1e-6)  # two roundings
 
 
+class _DropAll(paddle.nn.Layer):
+    def forward(self, x):
+        return paddle.zeros_like(x)
+
+
+def test_layer_dropout_acts_on_dense_and_ffn_output_before_their_sums(build, rng):
+    layer = build(NeZhaModel).encoder.layer[0]
+    x = paddle.to_tensor(rng.standard_normal([1, 7, 32]), dtype="float32")
+    layer.dropout = _DropAll()  # nothing but the attention's output is left of the layer
+    assert (layer(x)[0] == layer.layer_norm(layer.attention(x)[0])).all().item()
+    layer.attention.output_dropout = _DropAll()  # and nothing but the input of the attention
+    assert (layer.attention(x)[0] == layer.attention.layer_norm(x)).all().item()
+
+
 @pytest.mark.parametrize("which", ["hidden_dropout_prob", "attention_probs_dropout_prob"])
 def test_q55_eval_repeats_and_train_drops(which, build, ids):
     model, tokens = build(NeZhaModel, **{which: 0.5}), ids(2, 7)

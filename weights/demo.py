@@ -38,12 +38,12 @@ def make(folder: Path, sentences: Path = FOLDER / SENTENCES) -> None:
 
 
 def vocabulary(text: str) -> "list[str]":
-    """Every character of a text, lower-cased, and each letter and digit as a continued piece too."""
+    """Every character of a text, lower-cased; those that words are spelled with as continued pieces too."""
     characters = sorted({character for character in text.lower() if not character.isspace()})
-    latin = [character for character in characters if character.isascii() and character.isalnum()]
+    spelling = [character for character in characters if not "\u4e00" <= character <= "\u9fff"]
     place = {number: token for token, number in _SPECIAL_TOKENS.items()}
     head = [place.get(number, f"[unused{number}]") for number in range(max(place) + 1)]
-    return [*head, *characters, *(f"##{character}" for character in latin)]
+    return [*head, *characters, *(f"##{character}" for character in spelling)]
 
 
 def parameters(config: NeZhaConfig) -> "dict[str, np.ndarray]":

@@ -3,16 +3,17 @@
 from collections.abc import Iterable
 from typing import Callable, Optional
 
-from parity.causes import likely_cause
 from parity.cases import Sample
+from parity.causes import likely_cause
 from parity.faults.backward import BACKWARD_FAULTS
 from parity.faults.base import KINDS, Fault, Finding, find_case
 from parity.faults.forward import FORWARD_FAULTS
 from parity.faults.loader import LOADER_FAULTS, LoaderFault, observe_loaded
+from parity.faults.training import TRAINING_FAULTS, run_training_fault
 from parity.judge import formula_rows, observe_formula
 from parity.sides import Observed
 
-FAULTS: "tuple[Fault, ...]" = (*FORWARD_FAULTS, *BACKWARD_FAULTS, *LOADER_FAULTS)
+FAULTS: "tuple[Fault, ...]" = (*FORWARD_FAULTS, *BACKWARD_FAULTS, *LOADER_FAULTS, *TRAINING_FAULTS)
 
 
 def run(
@@ -51,6 +52,8 @@ def _known(what: str, wanted: "Optional[Iterable[str]]", known: "Iterable[str]")
 
 def run_fault(fault: Fault) -> Finding:
     """One fault planted, judged and taken out again."""
+    if fault.kind == "training":
+        return run_training_fault(fault)
     sample, ours, truth = _observe(fault)
     rows = formula_rows(fault.case, fault.form, sample, ours, truth)
     first = next((row for row in rows if not row.passed), None)

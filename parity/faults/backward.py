@@ -13,12 +13,29 @@ import paddle_nezha.heads
 from paddle_nezha._paddle import paddle
 from paddle_nezha.layers import ACTIVATION_FUNCTIONS
 from parity.faults.base import Fault
-from parity.faults.plants import Plant, Tensor, find, function, gradient_of, input_of, method, with_gradient_of
+from parity.faults.plants import (
+    Plant,
+    Tensor,
+    find,
+    function,
+    gradient_of,
+    input_of,
+    method,
+    with_gradient_of,
+)
 
 F, attention, heads = paddle.nn.functional, paddle_nezha.attention, paddle_nezha.heads
 
 
-def _fault(name: str, what: str, parameter: str, plant: Plant, case: str = "plain", head: str = "model", form: str = "dense") -> Fault:
+def _fault(
+    name: str,
+    what: str,
+    parameter: str,
+    plant: Plant,
+    case: str = "plain",
+    head: str = "model",
+    form: str = "dense",
+) -> Fault:
     base = "" if head == "model" or parameter.startswith(("cls.", "classifier.")) else "nezha."
     return Fault(name, "backward", what, case, head, f"grad:{base}{parameter}", plant, form)
 
@@ -115,8 +132,20 @@ _ATTENTION = (
         _probs(lambda right, scores, visible: right(scores, None)),
         "pad-ragged",
     ),
-    _fault("value-table-constant", "the values' learned table has no gradient", _TABLES + "value.weight", _constant_table(1), "parametric"),
-    _fault("key-table-constant", "the keys' learned table has no gradient", _TABLES + "key.weight", _constant_table(0), "parametric"),
+    _fault(
+        "value-table-constant",
+        "the values' learned table has no gradient",
+        _TABLES + "value.weight",
+        _constant_table(1),
+        "parametric",
+    ),
+    _fault(
+        "key-table-constant",
+        "the keys' learned table has no gradient",
+        _TABLES + "key.weight",
+        _constant_table(0),
+        "parametric",
+    ),
 )
 
 
@@ -144,7 +173,7 @@ def _no_row_sums() -> "AbstractContextManager[Any]":
     return mock.patch.object(paddle, "ones", paddle.zeros)
 
 
-def _gradients(change: "Callable[[Tensor, Tensor, Tensor, float], tuple[Tensor, ...]]") -> Plant:
+def _gradients(change: "Callable[..., tuple[Tensor, ...]]") -> Plant:
     """Other gradients of a blocked attention: `change(of query, of key, of value, sqrt(D))`."""
     original = attention._BlockedAttention.backward
 
@@ -154,23 +183,63 @@ def _gradients(change: "Callable[[Tensor, Tensor, Tensor, float], tuple[Tensor, 
     return lambda model: mock.patch.object(attention._BlockedAttention, "backward", staticmethod(backward))
 
 
+def _first_block_remembered(model: Any) -> "AbstractContextManager[Any]":
+    original = attention._BlockedAttention.backward
+
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        ctx.kept = ctx.kept[:1] * len(ctx.kept)
+        return original(ctx, grad)
+
+    return mock.patch.object(attention._BlockedAttention, "backward", staticmethod(backward))
+
+
 def _block(name: str, what: str, part: str, plant: Plant, case: str = "plain") -> Fault:
     return _fault(name, what, f"encoder.layer.1.attention.{part}", plant, case, form="blocked")
 
 
 _BLOCKED = (
-    _block("block-row-sum", "the softmax's gradient lacks the sum over its row", "key.bias", _in_backward(_no_row_sums)),
+    _block(
+        "block-row-sum",
+        "the softmax's gradient lacks the sum over its row",
+        "key.bias",
+        _in_backward(_no_row_sums),
+    ),
     _block(
         "block-query-positions",
         "the query's gradient lacks the positions of keys",
         "query.bias",
         _in_backward(_replaced("relative_context", lambda right: lambda c, v, p: right(c, v, None))),
     ),
-    _block("block-query-unscaled", "the query's gradient is not divided by sqrt(D)", "query.bias", _gradients(lambda q, k, v, d: (q * d, k, v))),
-    _block("block-key-unscaled", "the key's gradient is not divided by sqrt(D)", "key.weight", _gradients(lambda q, k, v, d: (q, k * d, v))),
-    _block("block-key-scaled-twice", "the key's gradient is divided by D", "key.weight", _gradients(lambda q, k, v, d: (q, k / d, v))),
-    _block("block-key-lost", "keys have no gradient", "key.weight", _gradients(lambda q, k, v, d: (q, paddle.zeros_like(k), v))),
-    _block("block-key-value-swapped", "keys and values have each other's gradient", "value.bias", _gradients(lambda q, k, v, d: (q, v, k))),
+    _block(
+        "block-query-unscaled",
+        "the query's gradient is not divided by sqrt(D)",
+        "query.bias",
+        _gradients(lambda q, k, v, d: (q * d, k, v)),
+    ),
+    _block(
+        "block-key-unscaled",
+        "the key's gradient is not divided by sqrt(D)",
+        "key.weight",
+        _gradients(lambda q, k, v, d: (q, k * d, v)),
+    ),
+    _block(
+        "block-key-scaled-twice",
+        "the key's gradient is divided by D",
+        "key.weight",
+        _gradients(lambda q, k, v, d: (q, k / d, v)),
+    ),
+    _block(
+        "block-key-lost",
+        "keys have no gradient",
+        "key.weight",
+        _gradients(lambda q, k, v, d: (q, paddle.zeros_like(k), v)),
+    ),
+    _block(
+        "block-key-value-swapped",
+        "keys and values have each other's gradient",
+        "value.bias",
+        _gradients(lambda q, k, v, d: (q, v, k)),
+    ),
     _block(
         "block-last-only",
         "the gradients of keys and values are the last block's, not the sum over blocks",
@@ -184,6 +253,13 @@ _BLOCKED = (
         _in_backward(_replaced("_join", lambda right: lambda blocks: right(blocks[::-1]))),
     ),
     _block(
+        "block-kept-first",
+        "every block remembers the first block's probabilities",
+        "value.weight",
+        _first_block_remembered,
+        "m5-length12",
+    ),
+    _block(
         "block-mask-lost",
         "the probabilities are made again without the mask",
         "value.weight",
@@ -194,7 +270,12 @@ _BLOCKED = (
         "block-start-forgotten",
         "the probabilities are made again with distances from the start of the text",
         "value.weight",
-        _in_backward(_replaced("by_distance", lambda right: lambda table, first, queries, keys: right(table, 0, queries, keys))),
+        _in_backward(
+            _replaced(
+                "by_distance",
+                lambda right: lambda table, first, queries, keys: right(table, 0, queries, keys),
+            )
+        ),
     ),
 )
 
@@ -281,30 +362,73 @@ _REST = (
         "norm-mean-constant",
         "a LayerNorm's mean is taken for a constant",
         "encoder.layer.1.ffn_output.bias",
-        _norm(lambda norm, x, mean, variance: _normalised(norm, x, mean.detach(), variance), "layer.1.layer_norm"),
+        _norm(
+            lambda norm, x, mean, variance: _normalised(norm, x, mean.detach(), variance),
+            "layer.1.layer_norm",
+        ),
     ),
     _fault(
         "norm-variance-constant",
         "a LayerNorm's variance is taken for a constant",
         "encoder.layer.0.attention.dense.bias",
-        _norm(lambda norm, x, mean, variance: _normalised(norm, x, mean, variance.detach()), "layer.0.attention.layer_norm"),
+        _norm(
+            lambda norm, x, mean, variance: _normalised(norm, x, mean, variance.detach()),
+            "layer.0.attention.layer_norm",
+        ),
     ),
-    _fault("gelu-gradient", "the gradient is the tanh form's", "encoder.layer.0.ffn.bias", _activation("layer.0", "gelu_new")),
-    _fault("relu-gradient", "the gradient is relu's", "cls.predictions.dense.bias", _activation("cls.predictions", "relu"), head="masked_lm"),
+    _fault(
+        "gelu-gradient",
+        "the gradient is the tanh form's",
+        "encoder.layer.0.ffn.bias",
+        _activation("layer.0", "gelu_new"),
+    ),
+    _fault(
+        "relu-gradient",
+        "the gradient is relu's",
+        "cls.predictions.dense.bias",
+        _activation("cls.predictions", "relu"),
+        head="masked_lm",
+    ),
     _fault(
         "residual-detached",
         "no gradient passes the sum beside the feed-forward",
         "encoder.layer.1.attention.layer_norm.bias",
         method("layer.1", "forward", _residual_detached),
     ),
-    _fault("tanh-gradient", "tanh's gradient is 1 - y", "pooler.dense.bias", method("pooler", "forward", _tanh_gradient)),
     _fault(
-        "pooler-detached", "no gradient leaves the pooler", "encoder.layer.1.layer_norm.bias", input_of("pooler", lambda x: x.detach())
+        "tanh-gradient",
+        "tanh's gradient is 1 - y",
+        "pooler.dense.bias",
+        method("pooler", "forward", _tanh_gradient),
+    ),
+    _fault(
+        "pooler-detached",
+        "no gradient leaves the pooler",
+        "encoder.layer.1.layer_norm.bias",
+        input_of("pooler", lambda x: x.detach()),
     ),
     _fault("decoder-untied", "the word table has no gradient from the decoder", _WORDS, _untied, head="masked_lm"),
-    _fault("pad-row-zeroed", "the pad's row of the word table has no gradient", _WORDS, gradient_of(_WORDS, _pad_row_zeroed), head="masked_lm"),
-    _fault("words-doubled", "the word table's gradient counts twice", _WORDS, gradient_of(_WORDS, lambda g: g * 2.0), head="pretraining"),
-    _fault("segments-constant", "the segment table has no gradient", _SEGMENTS, gradient_of(_SEGMENTS, paddle.zeros_like), "segments"),
+    _fault(
+        "pad-row-zeroed",
+        "the pad's row of the word table has no gradient",
+        _WORDS,
+        gradient_of(_WORDS, _pad_row_zeroed),
+        head="masked_lm",
+    ),
+    _fault(
+        "words-doubled",
+        "the word table's gradient counts twice",
+        _WORDS,
+        gradient_of(_WORDS, lambda g: g * 2.0),
+        head="pretraining",
+    ),
+    _fault(
+        "segments-constant",
+        "the segment table has no gradient",
+        _SEGMENTS,
+        gradient_of(_SEGMENTS, paddle.zeros_like),
+        "segments",
+    ),
     _fault(
         "bias-constant",
         "a bias has no gradient",
@@ -331,7 +455,13 @@ _REST = (
         function(heads, "cross_entropy", _ignored_have_gradients),
         head="token_classification",
     ),
-    _fault("loss-scale-left", "the scale of the loss stays in the gradients", "classifier.bias", _loss_gradient_times(1024.0), head="sequence_classification"),
+    _fault(
+        "loss-scale-left",
+        "the scale of the loss stays in the gradients",
+        "classifier.bias",
+        _loss_gradient_times(1024.0),
+        head="sequence_classification",
+    ),
 )
 
 BACKWARD_FAULTS = (*_ATTENTION, *_BLOCKED, *_REST)

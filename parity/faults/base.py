@@ -10,8 +10,16 @@ KINDS = ("forward", "backward", "loader", "training")
 
 # Shapes in which a mistake is at its most invisible; for the faults alone.
 _FAULT_CASES = (
-    Case("all-square", "no shape tells one matrix from another", {"vocab_size": 32, "intermediate_size": 32, "num_labels": 32}),
-    Case("twelve-layers", "layers 1, 10 and 11", {"num_hidden_layers": 12, "hidden_size": 8, "num_attention_heads": 2}),
+    Case(
+        "all-square",
+        "no shape tells one matrix from another",
+        {"vocab_size": 32, "intermediate_size": 32, "num_labels": 32},
+    ),
+    Case(
+        "twelve-layers",
+        "layers 1, 10 and 11",
+        {"num_hidden_layers": 12, "hidden_size": 8, "num_attention_heads": 2},
+    ),
 )
 _CASES = {case.name: case for case in (*CASES, *_FAULT_CASES)}
 

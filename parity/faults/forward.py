@@ -14,6 +14,7 @@ from paddle_nezha._paddle import paddle
 from paddle_nezha.layers import ACTIVATION_FUNCTIONS
 from paddle_nezha.relative import relative_table
 from parity.cases import TINY
+from parity.causes import sinusoids
 from parity.faults.base import Fault
 from parity.faults.plants import (
     Plant,
@@ -34,29 +35,23 @@ F, attention, heads = paddle.nn.functional, paddle_nezha.attention, paddle_nezha
 _HEAD_COUNT = int(TINY["num_attention_heads"])
 
 
-def _fault(name: str, what: str, stage: str, plant: Plant, case: str = "plain", head: str = "model", form: str = "dense") -> Fault:
+def _fault(
+    name: str,
+    what: str,
+    stage: str,
+    plant: Plant,
+    case: str = "plain",
+    head: str = "model",
+    form: str = "dense",
+) -> Fault:
     return Fault(name, "forward", what, case, head, stage, plant, form)
 
 
 # ---- what attention looks up
 
 
-def _sinusoids(first_row: int = 0, base: float = 10000.0, step: int = 2, dtype: str = "float64") -> "Callable[[int, int], np.ndarray]":
-    def formula(m: int, size: int) -> np.ndarray:
-        rows = np.arange(first_row, first_row + 2 * m + 1, dtype=dtype)[:, None]
-        angle = rows / np.power(np.asarray(base, dtype), np.arange(0, size, 2, dtype=dtype) * step / 2 / size)
-        return np.stack([np.sin(angle), np.cos(angle)], -1).reshape(len(rows), size).astype(np.float64)
-
-    return formula
-
-
-def _cosines_first(m: int, size: int) -> np.ndarray:
-    return relative_table(m, size).reshape(-1, size // 2, 2)[:, :, ::-1].reshape(-1, size)
-
-
-def _halves(m: int, size: int) -> np.ndarray:
-    right = relative_table(m, size)
-    return np.concatenate([right[:, 0::2], right[:, 1::2]], 1)
+def _sinusoids(**changes: Any) -> Plant:
+    return table(lambda m, size: sinusoids(m, size, **changes))
 
 
 def _single(m: int, size: int) -> np.ndarray:
@@ -64,7 +59,9 @@ def _single(m: int, size: int) -> np.ndarray:
 
 
 def _visible(change: "Callable[[Tensor], Tensor]") -> Plant:
-    return function(paddle_nezha.model, "visible_keys", lambda original: lambda *arguments: change(original(*arguments)))
+    return function(
+        paddle_nezha.model, "visible_keys", lambda original: lambda *arguments: change(original(*arguments))
+    )
 
 
 def _mask_turned(visible: Tensor) -> Tensor:
@@ -72,17 +69,38 @@ def _mask_turned(visible: Tensor) -> Tensor:
 
 
 _LOOKED_UP = (
-    _fault("table-off-by-one", "the table starts at row 1", "table", table(_sinusoids(first_row=1))),
-    _fault("table-cosine-first", "sines and cosines change places", "table", table(_cosines_first)),
-    _fault("table-halves", "all sines, then all cosines", "table", table(_halves)),
-    _fault("table-base", "wave lengths grow up to 1000, not 10000", "table", table(_sinusoids(base=1000.0))),
-    _fault("table-exponent", "the exponent is i/D, not 2i/D", "table", table(_sinusoids(step=1))),
-    _fault("table-float32-angles", "the table is computed in float32", "table", table(_sinusoids(dtype="float32"))),
+    _fault("table-off-by-one", "the table starts at row 1", "table", _sinusoids(first_row=1)),
+    _fault("table-cosine-first", "sines and cosines change places", "table", _sinusoids(order="cosines first")),
+    _fault("table-halves", "all sines, then all cosines", "table", _sinusoids(order="halves")),
+    _fault("table-base", "wave lengths grow up to 1000, not 10000", "table", _sinusoids(base=1000.0)),
+    _fault("table-exponent", "the exponent is i/D, not 2i/D", "table", _sinusoids(step=1)),
+    _fault("table-float32-angles", "the table is computed in float32", "table", _sinusoids(dtype="float32")),
     _fault("table-float32-buffer", "the table was kept in float32", "table", table(_single)),
-    _fault("table-wide", "the table reaches to m + 1", "table", table(lambda m, size: relative_table(m + 1, size))),
-    _fault("distance-sign", "query minus key, not key minus query", "rows", positions_by(lambda d, m: paddle.clip(m - d, 0, 2 * m))),
-    _fault("distance-shifted", "distances count from 1", "rows", positions_by(lambda d, m: paddle.clip(d + 1 + m, 0, 2 * m))),
-    _fault("clip-early", "distances end at m - 1", "rows", positions_by(lambda d, m: paddle.clip(d, 1 - m, m - 1) + m), "m5-length6"),
+    _fault(
+        "table-wide",
+        "the table reaches to m + 1",
+        "table",
+        table(lambda m, size: relative_table(m + 1, size)),
+    ),
+    _fault(
+        "distance-sign",
+        "query minus key, not key minus query",
+        "rows",
+        positions_by(lambda d, m: paddle.clip(m - d, 0, 2 * m)),
+    ),
+    _fault(
+        "distance-shifted",
+        "distances count from 1",
+        "rows",
+        positions_by(lambda d, m: paddle.clip(d + 1 + m, 0, 2 * m)),
+    ),
+    _fault(
+        "clip-early",
+        "distances end at m - 1",
+        "rows",
+        positions_by(lambda d, m: paddle.clip(d, 1 - m, m - 1) + m),
+        "m5-length6",
+    ),
     _fault(
         "clip-late",
         "distances end at m + 1, and row -1 is the last",
@@ -90,23 +108,58 @@ _LOOKED_UP = (
         positions_by(lambda d, m: (paddle.clip(d, -m - 1, m + 1) + m) % (2 * m + 1)),
         "m5-length10",
     ),
-    _fault("clip-none", "far distances wrap around", "rows", positions_by(lambda d, m: (d + m) % (2 * m + 1)), "m5-length12"),
-    _fault("distance-absolute", "left and right are one", "rows", positions_by(lambda d, m: paddle.clip(d.abs() + m, 0, 2 * m))),
-    _fault("mask-ignored", "every key is visible", "mask", _visible(lambda visible: visible | ~visible), "pad-right"),
+    _fault(
+        "clip-none",
+        "far distances wrap around",
+        "rows",
+        positions_by(lambda d, m: (d + m) % (2 * m + 1)),
+        "m5-length12",
+    ),
+    _fault(
+        "distance-absolute",
+        "left and right are one",
+        "rows",
+        positions_by(lambda d, m: paddle.clip(d.abs() + m, 0, 2 * m)),
+    ),
+    _fault(
+        "mask-ignored",
+        "every key is visible",
+        "mask",
+        _visible(lambda visible: visible | ~visible),
+        "pad-right",
+    ),
     _fault("mask-inverted", "1 hides and 0 shows", "mask", _visible(lambda visible: ~visible), "pad-right"),
     _fault("mask-on-queries", "the mask hides queries, not keys", "mask", _visible(_mask_turned), "pad-left"),
-    _fault("mask-turned", "a 3-D mask is read as [B, key, query]", "mask", _visible(_mask_turned), "mask-3d-causal"),
-    _fault("mask-first-head", "all heads see what the first sees", "mask", _visible(lambda visible: visible[:, :1]), "mask-4d-heads"),
-    _fault("mask-of-another-row", "texts have each other's mask", "mask", _visible(lambda visible: visible.flip(0)), "pad-ragged"),
+    _fault(
+        "mask-turned",
+        "a 3-D mask is read as [B, key, query]",
+        "mask",
+        _visible(_mask_turned),
+        "mask-3d-causal",
+    ),
+    _fault(
+        "mask-first-head",
+        "all heads see what the first sees",
+        "mask",
+        _visible(lambda visible: visible[:, :1]),
+        "mask-4d-heads",
+    ),
+    _fault(
+        "mask-of-another-row",
+        "texts have each other's mask",
+        "mask",
+        _visible(lambda visible: visible.flip(0)),
+        "pad-ragged",
+    ),
 )
 
 
 # ---- embeddings
 
 
-def _normalised(norm: Any, total: Tensor, freedom: int) -> Tensor:
+def _sample_variance(norm: Any, total: Tensor) -> Tensor:
     centred = total - total.mean(-1, keepdim=True)
-    variance = (centred * centred).sum(-1, keepdim=True) / (total.shape[-1] - freedom)
+    variance = (centred * centred).sum(-1, keepdim=True) / (total.shape[-1] - 1)
     return centred / paddle.sqrt(variance + norm._epsilon) * norm.weight + norm.bias
 
 
@@ -121,9 +174,19 @@ def _no_norm(path: str) -> Plant:
 _FIRST_SEGMENT = "embeddings.token_type_embeddings"
 
 _EMBEDDINGS = (
-    _fault("segments-ignored", "every token is of segment 0", "embeddings", input_of(_FIRST_SEGMENT, paddle.zeros_like), "segments"),
     _fault(
-        "segments-inverted", "segments 0 and 1 change places", "embeddings", input_of(_FIRST_SEGMENT, lambda ids: 1 - ids), "segments"
+        "segments-ignored",
+        "every token is of segment 0",
+        "embeddings",
+        input_of(_FIRST_SEGMENT, paddle.zeros_like),
+        "segments",
+    ),
+    _fault(
+        "segments-inverted",
+        "segments 0 and 1 change places",
+        "embeddings",
+        input_of(_FIRST_SEGMENT, lambda ids: 1 - ids),
+        "segments",
     ),
     _fault(
         "segment-missing",
@@ -144,8 +207,18 @@ _EMBEDDINGS = (
         "embeddings",
         input_of("embeddings", lambda words: words * words.shape[-1] ** 0.5),
     ),
-    _fault("embeddings-norm-missing", "no LayerNorm over the embeddings", "embeddings", _no_norm("embeddings.layer_norm")),
-    _fault("epsilon", "the LayerNorm of the embeddings adds 1e-5", "embeddings", _epsilon("embeddings.layer_norm")),
+    _fault(
+        "embeddings-norm-missing",
+        "no LayerNorm over the embeddings",
+        "embeddings",
+        _no_norm("embeddings.layer_norm"),
+    ),
+    _fault(
+        "epsilon",
+        "the LayerNorm of the embeddings adds 1e-5",
+        "embeddings",
+        _epsilon("embeddings.layer_norm"),
+    ),
 )
 
 
@@ -167,7 +240,9 @@ def _elementwise(weight: np.ndarray) -> np.ndarray:
 
 def _layer_from(source: int, target: int) -> Plant:
     def changes(model: Any) -> "dict[str, np.ndarray]":
-        return {f"layer.{target}.{name}": item.numpy() for name, item in find(model, f"layer.{source}").named_parameters()}
+        return {
+            f"layer.{target}.{name}": item.numpy() for name, item in find(model, f"layer.{source}").named_parameters()
+        }
 
     return values(changes)
 
@@ -190,7 +265,11 @@ def _position_scores(query: Tensor, positions: Tensor) -> Tensor:
 
 
 def _softmax(change: "Callable[[Any, Tensor, Optional[Tensor]], Tensor]") -> Plant:
-    return function(attention, "masked_softmax", lambda original: lambda scores, visible: change(original, scores, visible))
+    return function(
+        attention,
+        "masked_softmax",
+        lambda original: lambda scores, visible: change(original, scores, visible),
+    )
 
 
 def _context(change: "Callable[[Any, Tensor, Tensor, Tensor], Tensor]") -> Plant:
@@ -216,16 +295,40 @@ def _merged_by_head(context: Tensor) -> Tensor:
     return context.reshape([batch, length, _HEAD_COUNT, -1]).transpose([0, 2, 1, 3]).reshape([batch, length, width])
 
 
-def _half_exact(original: Any, scores: Tensor, visible: Optional[Tensor]) -> Tensor:
+def _additive(original: Any, scores: Tensor, visible: Any) -> Tensor:
+    return F.softmax(scores + (visible.astype(scores.dtype) - 1.0) * 1e4)
+
+
+def _in_float32(original: Any, scores: Tensor, visible: Optional[Tensor]) -> Tensor:
     return original(scores.astype("float32"), visible).astype(scores.dtype)
 
 
 _ATTENTION = (
-    _fault("query-turned", "a square matrix is not transposed", "layer.0.query", _turned("layer.0.attention.query.weight")),
-    _fault("value-turned", "a square matrix is not transposed", "layer.1.value", _turned("layer.1.attention.value.weight")),
+    _fault(
+        "query-turned",
+        "a square matrix is not transposed",
+        "layer.0.query",
+        _turned("layer.0.attention.query.weight"),
+    ),
+    _fault(
+        "value-turned",
+        "a square matrix is not transposed",
+        "layer.1.value",
+        _turned("layer.1.attention.value.weight"),
+    ),
     _fault("key-bias-dropped", "the key has no bias", "layer.0.key", _zeroed("layer.0.attention.key.bias")),
-    _fault("value-bias-dropped", "the value has no bias", "layer.1.value", _zeroed("layer.1.attention.value.bias")),
-    _fault("one-element", "one weight of thousands is 0.05 too large", "layer.1.key", value("layer.1.attention.key.weight", _elementwise)),
+    _fault(
+        "value-bias-dropped",
+        "the value has no bias",
+        "layer.1.value",
+        _zeroed("layer.1.attention.value.bias"),
+    ),
+    _fault(
+        "one-element",
+        "one weight of thousands is 0.05 too large",
+        "layer.1.key",
+        value("layer.1.attention.key.weight", _elementwise),
+    ),
     _fault(
         "query-key-swapped",
         "query and key have each other's weights",
@@ -240,7 +343,12 @@ _ATTENTION = (
         "layer.0.scores",
         method("layer.0.attention", "_heads", lambda original, part: _heads_last),
     ),
-    _fault("key-positions-missing", "keys have no positions", "layer.0.scores", _scores(lambda right, q, k, p: right(q, k, None))),
+    _fault(
+        "key-positions-missing",
+        "keys have no positions",
+        "layer.0.scores",
+        _scores(lambda right, q, k, p: right(q, k, None)),
+    ),
     _fault(
         "positions-unscaled",
         "the relative term is not divided by sqrt(D)",
@@ -253,9 +361,24 @@ _ATTENTION = (
         "layer.0.scores",
         _scores(lambda right, q, k, p: right(q, k, None) + _position_scores(k, p) / q.shape[-1] ** 0.5),
     ),
-    _fault("scores-by-D", "scores are divided by D", "layer.0.scores", _scores(lambda right, q, k, p: right(q / q.shape[-1] ** 0.5, k, p))),
-    _fault("scores-unscaled", "scores are not divided", "layer.0.scores", _scores(lambda right, q, k, p: right(q * q.shape[-1] ** 0.5, k, p))),
-    _fault("scores-by-N", "scores are divided by sqrt(N)", "layer.0.scores", _scores(lambda right, q, k, p: right(q / _HEAD_COUNT**0.5, k, p))),
+    _fault(
+        "scores-by-D",
+        "scores are divided by D",
+        "layer.0.scores",
+        _scores(lambda right, q, k, p: right(q / q.shape[-1] ** 0.5, k, p)),
+    ),
+    _fault(
+        "scores-unscaled",
+        "scores are not divided",
+        "layer.0.scores",
+        _scores(lambda right, q, k, p: right(q * q.shape[-1] ** 0.5, k, p)),
+    ),
+    _fault(
+        "scores-by-N",
+        "scores are divided by sqrt(N)",
+        "layer.0.scores",
+        _scores(lambda right, q, k, p: right(q / _HEAD_COUNT**0.5, k, p)),
+    ),
     _fault(
         "positions-once",
         "only the first layer has a relative term",
@@ -273,7 +396,7 @@ _ATTENTION = (
         "mask-additive",
         "hidden keys get -1e4, so a query without visible keys sees them all",
         "layer.0.probs",
-        _softmax(lambda right, scores, visible: F.softmax(scores + (visible.astype(scores.dtype) - 1.0) * 1e4)),
+        _softmax(_additive),
         "mask-3d-random",
     ),
     _fault(
@@ -289,20 +412,34 @@ _ATTENTION = (
         "layer.0.probs",
         _softmax(lambda right, scores, visible: F.softmax(scores, axis=-2)),
     ),
-    _fault("softmax-float32", "the softmax is taken in float32", "layer.0.probs", _softmax(_half_exact)),
-    _fault("value-positions-missing", "values have no positions", "layer.0.context", _context(lambda right, c, v, p: right(c, v, None))),
+    _fault("softmax-float32", "the softmax is taken in float32", "layer.0.probs", _softmax(_in_float32)),
+    _fault(
+        "value-positions-missing",
+        "values have no positions",
+        "layer.0.context",
+        _context(lambda right, c, v, p: right(c, v, None)),
+    ),
     _fault(
         "value-positions-sign",
         "values have the positions of the opposite distance",
         "layer.0.context",
         _context(lambda right, c, v, p: right(c, v, _mirrored(p, c.shape[2]))),
     ),
-    _fault("heads-unmerged", "heads are joined before their axis is moved", "layer.0.context", input_of("layer.0.attention.dense", _merged_by_head)),
+    _fault(
+        "heads-unmerged",
+        "heads are joined before their axis is moved",
+        "layer.0.context",
+        input_of("layer.0.attention.dense", _merged_by_head),
+    ),
     _fault(
         "block-start-lost",
         "every block of queries counts its distances from the start of the text",
         "layer.0.context",
-        function(attention, "by_distance", lambda right: lambda table, first, queries, keys: right(table, 0, queries, keys)),
+        function(
+            attention,
+            "by_distance",
+            lambda right: lambda table, first, queries, keys: right(table, 0, queries, keys),
+        ),
         form="blocked",
     ),
 )
@@ -312,7 +449,7 @@ _ATTENTION = (
 
 
 def _sum_and_norm(change: "Callable[[Any, Tensor, Tensor], Tensor]") -> Plant:
-    """Another end of layer 0's attention: `change(layer_norm, hidden, projected)` for layer_norm(hidden + projected)."""
+    """Another end of layer 0's attention: `change(norm, hidden, projected)` for norm(hidden + projected)."""
 
     @contextmanager
     def plant(model: Any) -> Iterator[None]:
@@ -320,7 +457,9 @@ def _sum_and_norm(change: "Callable[[Any, Tensor, Tensor], Tensor]") -> Plant:
         norm = part.layer_norm.forward
         handle = part.register_forward_pre_hook(lambda _layer, inputs: hidden.append(inputs[0]))
         try:
-            with mock.patch.object(part.layer_norm, "forward", lambda total: change(norm, hidden[-1], total - hidden[-1])):
+            with mock.patch.object(
+                part.layer_norm, "forward", lambda total: change(norm, hidden[-1], total - hidden[-1])
+            ):
                 yield
         finally:
             handle.remove()
@@ -343,19 +482,54 @@ def _activation(path: str, name: str) -> Plant:
 _NORMS = tuple((f"layer.0.attention.layer_norm.{kind}", f"layer.0.layer_norm.{kind}") for kind in ("weight", "bias"))
 
 _LAYER = (
-    _fault("residual-missing", "attention does not add its input", "layer.0.attention_output", _sum_and_norm(lambda norm, x, y: norm(y))),
-    _fault("norm-before-sum", "LayerNorm comes before the sum", "layer.0.attention_output", _sum_and_norm(lambda norm, x, y: x + norm(y))),
-    _fault("dense-turned", "a square matrix is not transposed", "layer.0.attention_output", _turned("layer.0.attention.dense.weight")),
-    _fault("dense-bias-dropped", "attention's output has no bias", "layer.1.attention_output", _zeroed("layer.1.attention.dense.bias")),
-    _fault("norms-swapped", "the LayerNorms of a layer change places", "layer.0.attention_output", swapped(*_NORMS)),
+    _fault(
+        "residual-missing",
+        "attention does not add its input",
+        "layer.0.attention_output",
+        _sum_and_norm(lambda norm, x, y: norm(y)),
+    ),
+    _fault(
+        "norm-before-sum",
+        "LayerNorm comes before the sum",
+        "layer.0.attention_output",
+        _sum_and_norm(lambda norm, x, y: x + norm(y)),
+    ),
+    _fault(
+        "dense-turned",
+        "a square matrix is not transposed",
+        "layer.0.attention_output",
+        _turned("layer.0.attention.dense.weight"),
+    ),
+    _fault(
+        "dense-bias-dropped",
+        "attention's output has no bias",
+        "layer.1.attention_output",
+        _zeroed("layer.1.attention.dense.bias"),
+    ),
+    _fault(
+        "norms-swapped",
+        "the LayerNorms of a layer change places",
+        "layer.0.attention_output",
+        swapped(*_NORMS),
+    ),
     _fault(
         "norm-sample-variance",
         "a LayerNorm divides by N - 1",
         "layer.0.attention_output",
-        method("layer.0.attention.layer_norm", "forward", lambda original, norm: lambda total: _normalised(norm, total, 1)),
+        method(
+            "layer.0.attention.layer_norm",
+            "forward",
+            lambda original, norm: lambda total: _sample_variance(norm, total),
+        ),
     ),
     _fault("gelu-tanh", "the tanh form for the exact gelu", "layer.0.ffn", _activation("layer.0", "gelu_new")),
-    _fault("gelu-erf", "the exact gelu for the tanh form", "layer.0.ffn", _activation("layer.0", "gelu"), "gelu-tanh"),
+    _fault(
+        "gelu-erf",
+        "the exact gelu for the tanh form",
+        "layer.0.ffn",
+        _activation("layer.0", "gelu"),
+        "gelu-tanh",
+    ),
     _fault("gelu-quick", "x sigmoid(1.702 x) for gelu", "layer.1.ffn", _activation("layer.1", "quick_gelu")),
     _fault("ffn-bias-dropped", "the feed-forward has no bias", "layer.0.ffn", _zeroed("layer.0.ffn.bias")),
     _fault(
@@ -364,9 +538,24 @@ _LAYER = (
         "layer.0.output",
         method("layer.0", "forward", _residual_of_input),
     ),
-    _fault("ffn-output-bias-dropped", "a layer's output has no bias", "layer.1.output", _zeroed("layer.1.ffn_output.bias")),
-    _fault("epsilon-of-one-layer", "the last LayerNorm adds 1e-5", "layer.1.output", _epsilon("layer.1.layer_norm")),
-    _fault("gamma-beta", "a LayerNorm's weight and bias change places", "layer.0.output", swapped(("layer.0.layer_norm.weight", "layer.0.layer_norm.bias"))),
+    _fault(
+        "ffn-output-bias-dropped",
+        "a layer's output has no bias",
+        "layer.1.output",
+        _zeroed("layer.1.ffn_output.bias"),
+    ),
+    _fault(
+        "epsilon-of-one-layer",
+        "the last LayerNorm adds 1e-5",
+        "layer.1.output",
+        _epsilon("layer.1.layer_norm"),
+    ),
+    _fault(
+        "gamma-beta",
+        "a LayerNorm's weight and bias change places",
+        "layer.0.output",
+        swapped(("layer.0.layer_norm.weight", "layer.0.layer_norm.bias")),
+    ),
 )
 
 
@@ -381,20 +570,65 @@ def _tied_to_another(model: Any) -> "AbstractContextManager[Any]":
 
 
 _POOLER = (
-    _fault("pooler-last", "the pooler reads the last token", "pooler", method("pooler", "forward", lambda right, pooler: lambda x: right(x[:, -1:]))),
-    _fault("pooler-mean", "the pooler reads the mean", "pooler", method("pooler", "forward", lambda right, pooler: lambda x: right(x.mean(1, True)))),
-    _fault("pooler-linear", "the pooler has no tanh", "pooler", method("pooler", "forward", lambda right, pooler: lambda x: pooler.dense(x[:, 0]))),
+    _fault(
+        "pooler-last",
+        "the pooler reads the last token",
+        "pooler",
+        method("pooler", "forward", lambda right, pooler: lambda x: right(x[:, -1:])),
+    ),
+    _fault(
+        "pooler-mean",
+        "the pooler reads the mean",
+        "pooler",
+        method("pooler", "forward", lambda right, pooler: lambda x: right(x.mean(1, True))),
+    ),
+    _fault(
+        "pooler-linear",
+        "the pooler has no tanh",
+        "pooler",
+        method("pooler", "forward", lambda right, pooler: lambda x: pooler.dense(x[:, 0])),
+    ),
     _fault("pooler-turned", "a square matrix is not transposed", "pooler", _turned("pooler.dense.weight")),
     _fault("pooler-bias-dropped", "the pooler has no bias", "pooler", _zeroed("pooler.dense.bias")),
 )
 
 _HEADS = (
-    _fault("mlm-turned", "a square matrix is not transposed", "mlm.transform", _turned("cls.predictions.dense.weight"), head="masked_lm"),
-    _fault("mlm-linear", "the masked-LM head has no activation", "mlm.transform", _activation("cls.predictions", "linear"), head="masked_lm"),
-    _fault("mlm-gelu", "the tanh form in the masked-LM head", "mlm.transform", _activation("cls.predictions", "gelu_new"), head="pretraining"),
-    _fault("mlm-norm-missing", "no LayerNorm in the masked-LM head", "mlm.transform", _no_norm("cls.predictions.layer_norm"), head="masked_lm"),
+    _fault(
+        "mlm-turned",
+        "a square matrix is not transposed",
+        "mlm.transform",
+        _turned("cls.predictions.dense.weight"),
+        head="masked_lm",
+    ),
+    _fault(
+        "mlm-linear",
+        "the masked-LM head has no activation",
+        "mlm.transform",
+        _activation("cls.predictions", "linear"),
+        head="masked_lm",
+    ),
+    _fault(
+        "mlm-gelu",
+        "the tanh form in the masked-LM head",
+        "mlm.transform",
+        _activation("cls.predictions", "gelu_new"),
+        head="pretraining",
+    ),
+    _fault(
+        "mlm-norm-missing",
+        "no LayerNorm in the masked-LM head",
+        "mlm.transform",
+        _no_norm("cls.predictions.layer_norm"),
+        head="masked_lm",
+    ),
     _fault("mlm-untied", "the decoder is not the word table", "mlm.logits", _tied_to_another, head="masked_lm"),
-    _fault("mlm-bias-dropped", "the decoder has no bias", "mlm.logits", _zeroed("cls.predictions.decoder_bias"), head="masked_lm"),
+    _fault(
+        "mlm-bias-dropped",
+        "the decoder has no bias",
+        "mlm.logits",
+        _zeroed("cls.predictions.decoder_bias"),
+        head="masked_lm",
+    ),
     _fault(
         "nsp-swapped",
         "class 0 is the random sentence",
@@ -402,9 +636,19 @@ _HEADS = (
         output_of("cls.seq_relationship", lambda logits: logits.flip([-1])),
         head="next_sentence",
     ),
-    _fault("nsp-bias-dropped", "next sentence has no bias", "nsp.logits", _zeroed("cls.seq_relationship.bias"), head="pretraining"),
     _fault(
-        "classifier-bias-dropped", "the classifier has no bias", "classifier.logits", _zeroed("classifier.bias"), head="token_classification"
+        "nsp-bias-dropped",
+        "next sentence has no bias",
+        "nsp.logits",
+        _zeroed("cls.seq_relationship.bias"),
+        head="pretraining",
+    ),
+    _fault(
+        "classifier-bias-dropped",
+        "the classifier has no bias",
+        "classifier.logits",
+        _zeroed("classifier.bias"),
+        head="token_classification",
     ),
     _fault(
         "span-columns",
@@ -453,23 +697,25 @@ def _wrapped_forward(change: "Callable[..., Any]") -> Plant:
     return lambda model: mock.patch.object(model, "forward", change(model.forward))
 
 
+def _answer(change: "Callable[[Any], None]") -> Plant:
+    """The right forward, and an answer that `change(output)` has mixed up."""
+
+    def make(forward: "Callable[..., Any]") -> "Callable[..., Any]":
+        def mixed(*arguments: Any, **keywords: Any) -> Any:
+            output = forward(*arguments, **keywords)
+            change(output)
+            return output
+
+        return mixed
+
+    return _wrapped_forward(make)
+
+
 def _ends_first(forward: "Callable[..., Any]") -> "Callable[..., Any]":
     def swapped_labels(start_positions: Tensor, end_positions: Tensor, **others: Any) -> Any:
         return forward(start_positions=end_positions, end_positions=start_positions, **others)
 
     return swapped_labels
-
-
-def _loss_times(factor: float) -> "Callable[..., Any]":
-    def make(forward: "Callable[..., Any]") -> "Callable[..., Any]":
-        def scaled(**arguments: Any) -> Any:
-            output = forward(**arguments)
-            output.loss = output.loss * factor
-            return output
-
-        return scaled
-
-    return make
 
 
 _LOSSES = (
@@ -484,21 +730,46 @@ _LOSSES = (
         "loss-of-minus-one",
         "a label of -1 is the first class",
         "loss",
-        _loss(lambda log_probs, labels, labelled: _mean(_of_label(log_probs, labels), (labels != -100).astype(labelled.dtype))),
+        _loss(
+            lambda log_probs, labels, labelled: _mean(
+                _of_label(log_probs, labels), (labels != -100).astype(labelled.dtype)
+            )
+        ),
         head="token_classification",
     ),
     _fault(
         "loss-clipped",
         "no probability falls below exp(-64)",
         "loss",
-        _loss(lambda log_probs, labels, labelled: _mean(_of_label(paddle.clip(log_probs, min=-64.0), labels), labelled)),
+        _loss(
+            lambda log_probs, labels, labelled: _mean(_of_label(paddle.clip(log_probs, min=-64.0), labels), labelled)
+        ),
         "far-logits",
         "masked_lm",
     ),
     _fault("loss-smoothed", "labels are smoothed by 0.1", "loss", _loss(_smoothed), head="masked_lm"),
-    _fault("loss-halved", "pre-training takes the mean of both losses", "loss", _wrapped_forward(_loss_times(0.5)), head="pretraining"),
-    _fault("loss-doubled", "question answering adds both losses", "loss", _wrapped_forward(_loss_times(2.0)), head="question_answering"),
-    _fault("span-labels-swapped", "starts are trained as ends", "loss", _wrapped_forward(_ends_first), "all-labelled", "question_answering"),
+    _fault(
+        "loss-halved",
+        "pre-training takes the mean of both losses",
+        "loss",
+        _answer(lambda output: setattr(output, "loss", output.loss * 0.5)),
+        head="pretraining",
+    ),
+    _fault(
+        "loss-doubled",
+        "question answering adds both losses",
+        "loss",
+        _answer(lambda output: setattr(output, "loss", output.loss * 2.0)),
+        head="question_answering",
+    ),
+    _fault(
+        "span-labels-swapped",
+        "starts are trained as ends",
+        "loss",
+        _wrapped_forward(_ends_first),
+        "all-labelled",
+        "question_answering",
+    ),
     _fault(
         "span-outside",
         "an answer that was cut off ends at the last token",
@@ -515,7 +786,9 @@ _LOSSES = (
         "several labels at once are summed, not averaged",
         "loss",
         function(
-            heads, "binary_cross_entropy", lambda original: lambda logits, labels: original(logits, labels) * logits.shape[-1]
+            heads,
+            "binary_cross_entropy",
+            lambda original: lambda logits, labels: original(logits, labels) * logits.shape[-1],
         ),
         "multi-label",
         "sequence_classification",
@@ -524,10 +797,48 @@ _LOSSES = (
         "regression-broadcast",
         "[B, 1] minus [B] makes [B, B]",
         "loss",
-        function(heads, "mean_squared_error", lambda original: lambda logits, labels: original(logits.unsqueeze(-1), labels)),
+        function(
+            heads,
+            "mean_squared_error",
+            lambda original: lambda logits, labels: original(logits.unsqueeze(-1), labels),
+        ),
         "regression",
         "sequence_classification",
     ),
 )
 
-FORWARD_FAULTS = (*_LOOKED_UP, *_EMBEDDINGS, *_ATTENTION, *_LAYER, *_POOLER, *_HEADS, *_LOSSES)
+# ---- what the caller is given
+
+
+def _span_mixed(output: Any) -> None:
+    output.start_logits, output.end_logits = output.end_logits, output.start_logits
+
+
+def _state_before_last(output: Any) -> None:
+    output.last_hidden_state = output.hidden_states[-2]
+
+
+def _first_token(output: Any) -> None:
+    output.pooler_output = output.last_hidden_state[:, 0]
+
+
+def _layers_reversed(output: Any) -> None:
+    output.attentions = output.attentions[::-1]
+
+
+_ANSWERS = (
+    _fault(
+        "answer-span",
+        "start_logits and end_logits change places in the answer",
+        "classifier.logits",
+        _answer(_span_mixed),
+        head="question_answering",
+    ),
+    _fault(
+        "answer-state", "last_hidden_state is the state before the last", "layer.1.output", _answer(_state_before_last)
+    ),
+    _fault("answer-pooler", "pooler_output is the first token's state", "pooler", _answer(_first_token)),
+    _fault("answer-attentions", "attentions begin with the last layer's", "layer.0.probs", _answer(_layers_reversed)),
+)
+
+FORWARD_FAULTS = (*_LOOKED_UP, *_EMBEDDINGS, *_ATTENTION, *_LAYER, *_POOLER, *_HEADS, *_LOSSES, *_ANSWERS)

@@ -1,5 +1,6 @@
 """Mistakes in the way from a file to the model. torch_ref opens the same file by its own names, and parts."""
 
+import pickle  # written, never read
 import re
 import tempfile
 from collections.abc import Iterator
@@ -60,16 +61,17 @@ def write_file(folder: Path, kind: str, ref: torch_ref.Reference, paddle_arrays:
         path = folder / "model_state.pdparams"
         path.write_bytes(_column_order_pickle(paddle_arrays))
         return path
-    own = dict(ref.named_parameters())
-    tensors = {}
-    for name in torch_ref.names(ref):
-        tensor = own[name.own].detach()
-        tensors[name.hf] = tensor.clone()
-        if kind == "paddlenlp":
-            del tensors[name.hf]
-            tensors[name.paddle] = (tensor.T if name.turned else tensor).contiguous().clone()
+    own = {name: tensor.detach() for name, tensor in ref.named_parameters()}
+    if kind == "paddlenlp":
+        tensors = {item.paddle: own[item.own].T if item.turned else own[item.own] for item in torch_ref.names(ref)}
+    else:
+        tensors = {str(item.hf): own[item.own] for item in torch_ref.names(ref)}
+    tensors = {name: tensor.contiguous() for name, tensor in tensors.items()}
     if kind == "hf-gamma":
-        tensors = {re.sub("Norm.weight$", "Norm.gamma", re.sub("Norm.bias$", "Norm.beta", name)): x for name, x in tensors.items()}
+        tensors = {
+            re.sub("Norm.weight$", "Norm.gamma", re.sub("Norm.bias$", "Norm.beta", name)): x
+            for name, x in tensors.items()
+        }
     if kind == "hf-bfloat16":
         tensors = {name: tensor.to(torch.bfloat16) for name, tensor in tensors.items()}
     path = folder / "model.safetensors"
@@ -78,8 +80,6 @@ def write_file(folder: Path, kind: str, ref: torch_ref.Reference, paddle_arrays:
 
 
 def _column_order_pickle(paddle_arrays: "dict[str, np.ndarray]") -> bytes:
-    import pickle  # written only
-
     return pickle.dumps({name: np.asfortranarray(array) for name, array in paddle_arrays.items()}, protocol=4)
 
 
@@ -167,14 +167,30 @@ def _row_order(_: Any) -> Iterator[None]:
 
 
 def _fault(
-    name: str, what: str, stage: str, plant: Plant, file: str = "hf", case: str = "plain", head: str = "masked_lm"
+    name: str,
+    what: str,
+    stage: str,
+    plant: Plant,
+    file: str = "hf",
+    case: str = "plain",
+    head: str = "masked_lm",
 ) -> LoaderFault:
     return LoaderFault(name, "loader", what, case, head, stage, plant, file=file)
 
 
 _MAP = (
-    _fault("map-query-key", "query and key change places", "layer.0.query", _names_swapped("attention.query", "attention.key")),
-    _fault("map-key-value", "key and value change places", "layer.0.key", _names_swapped("attention.key", "attention.value")),
+    _fault(
+        "map-query-key",
+        "query and key change places",
+        "layer.0.query",
+        _names_swapped("attention.query", "attention.key"),
+    ),
+    _fault(
+        "map-key-value",
+        "key and value change places",
+        "layer.0.key",
+        _names_swapped("attention.key", "attention.value"),
+    ),
     _fault(
         "map-norms",
         "the LayerNorms of a layer change places",
@@ -194,7 +210,13 @@ _MAP = (
         _names_swapped("attention.dense", "{}.ffn_output"),
         case="all-square",
     ),
-    _fault("map-ffn", "the two matrices of the feed-forward change places", "layer.0.ffn", _names_swapped("{}.ffn", "{}.ffn_output"), case="all-square"),
+    _fault(
+        "map-ffn",
+        "the two matrices of the feed-forward change places",
+        "layer.0.ffn",
+        _names_swapped("{}.ffn", "{}.ffn_output"),
+        case="all-square",
+    ),
     _fault(
         "map-head",
         "the masked-LM head is read from the pooler's tensors, and the pooler from its",
@@ -208,14 +230,46 @@ _MAP = (
         _names_swapped("attention.layer_norm", "{}.layer_norm", "paddlenlp"),
         "paddlenlp",
     ),
-    _fault("map-layers-as-text", "layer 10 comes after layer 1", "layer.2.query", _number(_as_sorted_strings), case="twelve-layers"),
-    _fault("map-layers-backwards", "layers are counted from the last", "layer.0.query", _number(lambda number: str(1 - int(number)))),
+    _fault(
+        "map-layers-as-text",
+        "layer 10 comes after layer 1",
+        "layer.2.query",
+        _number(_as_sorted_strings),
+        case="twelve-layers",
+    ),
+    _fault(
+        "map-layers-backwards",
+        "layers are counted from the last",
+        "layer.0.query",
+        _number(lambda number: str(1 - int(number))),
+    ),
     _fault("map-gamma-beta", "gamma is read as the bias", "embeddings", _gamma_for_beta, "hf-gamma"),
-    _fault("map-query-as-it-is", "a square matrix is not transposed", "layer.0.query", _kind("attention.query", _AS_IT_IS)),
-    _fault("map-dense-as-it-is", "a square matrix is not transposed", "layer.0.attention_output", _kind("attention.dense", _AS_IT_IS)),
-    _fault("map-ffn-as-it-is", "a square matrix is not transposed", "layer.0.ffn", _kind("{}.ffn", _AS_IT_IS), case="all-square"),
+    _fault(
+        "map-query-as-it-is",
+        "a square matrix is not transposed",
+        "layer.0.query",
+        _kind("attention.query", _AS_IT_IS),
+    ),
+    _fault(
+        "map-dense-as-it-is",
+        "a square matrix is not transposed",
+        "layer.0.attention_output",
+        _kind("attention.dense", _AS_IT_IS),
+    ),
+    _fault(
+        "map-ffn-as-it-is",
+        "a square matrix is not transposed",
+        "layer.0.ffn",
+        _kind("{}.ffn", _AS_IT_IS),
+        case="all-square",
+    ),
     _fault("map-pooler-as-it-is", "a square matrix is not transposed", "pooler", _kind("pooler.dense", _AS_IT_IS)),
-    _fault("map-mlm-as-it-is", "a square matrix is not transposed", "mlm.transform", _kind("predictions.dense", _AS_IT_IS)),
+    _fault(
+        "map-mlm-as-it-is",
+        "a square matrix is not transposed",
+        "mlm.transform",
+        _kind("predictions.dense", _AS_IT_IS),
+    ),
     _fault(
         "map-classifier-as-it-is",
         "a square classifier is not transposed",
@@ -224,7 +278,13 @@ _MAP = (
         case="all-square",
         head="sequence_classification",
     ),
-    _fault("map-value-turned", "a matrix of our own layout is transposed", "layer.0.value", _kind("attention.value", _TURNED, "paddlenlp"), "paddlenlp"),
+    _fault(
+        "map-value-turned",
+        "a matrix of our own layout is transposed",
+        "layer.0.value",
+        _kind("attention.value", _TURNED, "paddlenlp"),
+        "paddlenlp",
+    ),
     _fault(
         "map-words-turned",
         "a square word table is transposed",
@@ -236,12 +296,44 @@ _MAP = (
 )
 
 _VALUES = (
-    _fault("decoder-bias-left", "the decoder's bias keeps its zeros", "mlm.logits", _only("decoder_bias", np.zeros_like)),
-    _fault("nsp-left", "the next-sentence bias keeps its zeros", "nsp.logits", _only("seq_relationship.bias", np.zeros_like), head="pretraining"),
-    _fault("span-columns-reversed", "start and end change places", "classifier.logits", _only("classifier.weight", lambda x: x[:, ::-1]), head="question_answering"),
-    _fault("words-shifted", "the vocabulary counts from 1", "embeddings", _only("word_embeddings.weight", lambda x: np.roll(x, 1, 0))),
-    _fault("through-float16", "every tensor passes through float16", "embeddings", _values(lambda name, x: x.astype(np.float16))),
-    _fault("one-layer-through-float32", "one tensor passes through float32", "layer.1.ffn", _only("layer.1.ffn.weight", lambda x: x.astype(np.float32))),
+    _fault(
+        "decoder-bias-left",
+        "the decoder's bias keeps its zeros",
+        "mlm.logits",
+        _only("decoder_bias", np.zeros_like),
+    ),
+    _fault(
+        "nsp-left",
+        "the next-sentence bias keeps its zeros",
+        "nsp.logits",
+        _only("seq_relationship.bias", np.zeros_like),
+        head="pretraining",
+    ),
+    _fault(
+        "span-columns-reversed",
+        "start and end change places",
+        "classifier.logits",
+        _only("classifier.weight", lambda x: x[:, ::-1]),
+        head="question_answering",
+    ),
+    _fault(
+        "words-shifted",
+        "the vocabulary counts from 1",
+        "embeddings",
+        _only("word_embeddings.weight", lambda x: np.roll(x, 1, 0)),
+    ),
+    _fault(
+        "through-float16",
+        "every tensor passes through float16",
+        "embeddings",
+        _values(lambda name, x: x.astype(np.float16)),
+    ),
+    _fault(
+        "one-layer-through-float32",
+        "one tensor passes through float32",
+        "layer.1.ffn",
+        _only("layer.1.ffn.weight", lambda x: x.astype(np.float32)),
+    ),
     _fault(
         "bfloat16-fraction",
         "bfloat16 loses its fraction",

@@ -12,7 +12,7 @@ import paddle_nezha.attention
 from paddle_nezha._paddle import paddle
 
 Plant = Callable[[Any], "AbstractContextManager[Any]"]
-Tensor = paddle.Tensor
+Tensor = Any  # paddle.Tensor, which no type checker knows
 
 
 def find(model: Any, path: str) -> Any:
@@ -42,12 +42,16 @@ def method(path: str, name: str, make: "Callable[[Any, Any], Any]") -> Plant:
 
 def input_of(path: str, change: "Callable[..., Any]") -> Plant:
     """The first input of a layer replaced by `change(input)`."""
-    return lambda model: _hooked(find(model, path).register_forward_pre_hook, lambda _, inputs: (change(inputs[0]), *inputs[1:]))
+    return lambda model: _hooked(
+        find(model, path).register_forward_pre_hook, lambda _, inputs: (change(inputs[0]), *inputs[1:])
+    )
 
 
 def output_of(path: str, change: "Callable[[Tensor], Tensor]") -> Plant:
     """The output of a layer replaced by `change(output)`."""
-    return lambda model: _hooked(find(model, path).register_forward_post_hook, lambda _layer, _inputs, output: change(output))
+    return lambda model: _hooked(
+        find(model, path).register_forward_post_hook, lambda _layer, _inputs, output: change(output)
+    )
 
 
 def gradient_of(path: str, change: "Callable[[Tensor], Tensor]") -> Plant:
@@ -105,13 +109,13 @@ def table(formula: "Callable[[int, int], np.ndarray]") -> Plant:
 
     @contextmanager
     def plant(model: Any) -> Iterator[None]:
-        remembered = paddle_nezha.attention._eager_table.cache_clear
-        remembered()
+        forget = paddle_nezha.attention._eager_table.cache_clear
+        forget()
         try:
             with mock.patch.object(paddle_nezha.attention, "relative_table", formula):
                 yield
         finally:
-            remembered()
+            forget()
 
     return plant
 
