@@ -1,8 +1,8 @@
 """One forward and backward on each side, with every stage written down as float64 NumPy arrays.
 
 Nothing of paddle_nezha knows that it is watched: layers are observed by Paddle's own hooks, and the places that are no
-layer (mask, table, scores) by standing in for the function for the time of one call. What the model answers with is taken
-from its answer.
+layer (mask, table, scores) by standing in for the function for the time of one call. What the model answers with is
+taken from its answer.
 """
 
 from collections.abc import Iterator
@@ -25,13 +25,15 @@ from parity.stages import forward_stages, made_by_dense_form_only
 import torch  # isort: skip  (after Paddle, as everywhere)
 
 FORMS = ("dense", "blocked")
+EMBEDS = "inputs_embeds"  # the input that has a gradient; adversarial training reads it
 
 Stages = "dict[str, np.ndarray]"
 
 
 @dataclass
 class Observed:
-    """The stages of one forward and, by parameter name, the gradients of one backward; float64 each."""
+    """The stages of one forward and, by the name of a parameter or of `inputs_embeds`, the gradients of one backward; float64
+    each."""
 
     stages: "dict[str, np.ndarray]" = field(default_factory=dict)
     gradients: "dict[str, np.ndarray]" = field(default_factory=dict)
@@ -79,8 +81,13 @@ class PaddleSide:
                 limits = {"_BLOCK_ELEMENTS": 1, "_SMALLEST_BLOCK": rows, "_KEPT_ELEMENTS": kept}
                 stack.enter_context(mock.patch.multiple(paddle_nezha.attention, **limits))
             self.model.clear_gradients()
-            self._loss(sample, form, seen).backward()
-        gradients = {
+            arguments = {name: self._tensor(value) for name, value in {**sample.inputs, **sample.labels}.items()}
+            given = {name: arguments[name] for name in sample.inputs if name == EMBEDS}
+            for embeds in given.values():
+                embeds.stop_gradient = False
+            self._loss(sample, arguments, form, seen).backward()
+        gradients = {name: _numpy(embeds.grad) for name, embeds in given.items()}
+        gradients |= {
             name: np.zeros(parameter.shape) if parameter.grad is None else _numpy(parameter.grad)
             for name, parameter in self.model.named_parameters()
             if not name.endswith("decoder_weight")
@@ -88,8 +95,9 @@ class PaddleSide:
         order = forward_stages(self.config, self.head)
         return Observed({name: seen[name] for name in order if name in seen}, gradients)
 
-    def _loss(self, sample: Sample, form: str, seen: "dict[str, np.ndarray]") -> "paddle.Tensor":
-        arguments = {name: self._tensor(value) for name, value in {**sample.inputs, **sample.labels}.items()}
+    def _loss(
+        self, sample: Sample, arguments: "dict[str, paddle.Tensor]", form: str, seen: "dict[str, np.ndarray]"
+    ) -> "paddle.Tensor":
         whole = form == "dense"
         output = self.model(**arguments, output_hidden_states=whole, output_attentions=whole, return_dict=True)
         layers = self.config.num_hidden_layers
@@ -211,7 +219,13 @@ class TorchSide:
     def observe(self, sample: Sample) -> Observed:
         self.model.zero_grad()
         record: "dict[str, Any]" = {}
-        output = self.model(**sample.inputs, **sample.labels, record=record)
+        device = next(self.model.parameters()).device
+        given = {
+            name: torch.tensor(value, dtype=self.dtype, device=device, requires_grad=True)
+            for name, value in sample.inputs.items()
+            if name == EMBEDS
+        }
+        output = self.model(**{**sample.inputs, **given}, **sample.labels, record=record)
         if self.head == "model":
             sequence, pooled = (torch.as_tensor(item).to(output.pooler_output) for item in sample.cotangents)
             loss = (output.last_hidden_state * sequence).sum() + (output.pooler_output * pooled).sum()
@@ -219,7 +233,8 @@ class TorchSide:
             loss = output.loss
         loss.backward()
         # A copy: the reference hands out its own storage, and a later backward writes into it.
-        gradients = {name: np.array(value, np.float64) for name, value in torch_ref.gradients(self.model).items()}
+        gradients = {name: _torch_numpy(embeds.grad) for name, embeds in given.items()}
+        gradients |= {name: np.array(value, np.float64) for name, value in torch_ref.gradients(self.model).items()}
         order = forward_stages(self.config, self.head)
         return Observed({name: _torch_numpy(record[name]) for name in order if name in record}, gradients)
 

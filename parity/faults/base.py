@@ -29,7 +29,7 @@ class Fault:
     """One mistake, planted alone.
 
     Args:
-        name: what a report and `--fault` call it.
+        name: what a report and `--name` call it.
         kind: one of KINDS.
         what: the mistake in a sentence.
         case: the case (by name) in which it must show.
