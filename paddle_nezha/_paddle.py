@@ -1,12 +1,16 @@
 """The one door to Paddle: its import, and every difference between the releases this package runs on."""
 
+import warnings
 import zlib  # noqa: F401  Paddle 2.6.2 exports its own zlib: whoever imports the real one later crashes.
 from typing import Optional
 
 import numpy as np
 
 try:
-    import paddle
+    with warnings.catch_warnings():
+        # Paddle looks for ccache each time it is imported; nothing here compiles.
+        warnings.filterwarnings("ignore", message="No ccache found")
+        import paddle
 except ModuleNotFoundError as error:
     if error.name != "paddle":
         raise

@@ -14,7 +14,7 @@ from paddle_nezha.config import NeZhaConfig
 from paddle_nezha.inputs import (
     IGNORED_LABELS,
     check_labels,
-    check_shape,
+    check_targets,
     check_tensor,
     drop_trailing_axis,
     refuse_unknown,
@@ -347,7 +347,7 @@ class NeZhaForSequenceClassification(_Classifier):
         if problem == "single_label_classification":
             return _class_loss("labels", logits, labels)
         if problem == "multi_label_classification":
-            check_shape("labels", labels, *known_sizes(logits))
+            check_targets("labels", labels, known_sizes(logits))
             return binary_cross_entropy(logits, labels)
         if self.num_labels == 1:
             logits = logits.squeeze(-1)

@@ -199,6 +199,19 @@ def check_labels(
 
 
 @plain_python
+def check_targets(name: str, labels: Tensor, shape: "list[int]") -> None:
+    """Several labels at once: in that shape, each from 0 to 1 (looked at in eager mode on a CPU)."""
+    check_shape(name, labels, *shape)
+    if values_can_be_read(labels):
+        misfits = ~((labels >= 0) & (labels <= 1))  # NaN is one too
+        if bool(misfits.any()):
+            raise ValueError(
+                f"{name} must lie in 0 .. 1 where several can be right at once, but got "
+                f"{labels.masked_select(misfits)[0].item():g}: give integers for one class each, or set problem_type."
+            )
+
+
+@plain_python
 def drop_trailing_axis(name: str, labels: Tensor, shape: "list[int]") -> Tensor:
     check_tensor(name, labels)
     if len(labels.shape) == len(shape) + 1 and labels.shape[-1] == 1:

@@ -13,7 +13,7 @@ Parameters bear PaddleNLP's names, since the official files carry them.
 import warnings
 from typing import Any, Optional, Union
 
-from paddle_nezha._paddle import known_sizes, paddle, place_name, sizes, values_can_be_read
+from paddle_nezha._paddle import is_eager, known_sizes, paddle, place_name, sizes, values_can_be_read
 from paddle_nezha.attention import NeZhaAttention
 from paddle_nezha.config import (
     CONFIG_NAME,
@@ -97,7 +97,7 @@ class NeZhaEncoder(nn.Layer):
         """
         states, attentions = [hidden_states], []
         for layer in self.layer:
-            if self.enable_recompute and self.training:
+            if self.enable_recompute and self.training and is_eager():
                 hidden_states, probs = _recomputed(layer, hidden_states, visible, output_attentions)
             else:
                 hidden_states, probs = layer(hidden_states, visible, output_attentions)
@@ -189,7 +189,8 @@ class NeZhaPretrainedModel(nn.Layer, PretrainedMixin):
             ValueError: fewer tokens than `pad_token_id` needs, or less than 1.
         """
         old = self.get_input_embeddings()
-        if new_num_tokens is None or new_num_tokens == self.config.vocab_size:
+        rows = old.weight.shape[0]  # not the config's number: another model built from it may have been resized
+        if new_num_tokens is None or new_num_tokens == rows:
             return old
         if new_num_tokens <= self.config.pad_token_id:
             raise ValueError(
@@ -197,7 +198,7 @@ class NeZhaPretrainedModel(nn.Layer, PretrainedMixin):
             )
         new = embedding(self.config, new_num_tokens, self.config.hidden_size)
         new.to(device=place_name(old.weight), dtype=old.weight.dtype)
-        kept = min(new_num_tokens, self.config.vocab_size)
+        kept = min(new_num_tokens, rows)
         with paddle.no_grad():
             new.weight.set_value(paddle.concat([old.weight[:kept], new.weight[kept:]]))
         new.weight.stop_gradient = old.weight.stop_gradient
@@ -285,8 +286,9 @@ class NeZhaModel(NeZhaPretrainedModel):
             check_embeddings(inputs_embeds, self.embeddings.word_embeddings.weight)
             words = inputs_embeds
         else:
-            check_ids("input_ids", input_ids, self.config.vocab_size, "vocab_size")
-            words = self.embeddings.word_embeddings(input_ids)
+            table = self.embeddings.word_embeddings
+            check_ids("input_ids", input_ids, table.weight.shape[0], "vocab_size")
+            words = table(input_ids)
         check_precision(words)
         return words
 

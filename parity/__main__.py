@@ -22,7 +22,9 @@ exit code: 0 equal, 1 parts, 2 could not run"""
 
 
 def parser() -> argparse.ArgumentParser:
-    top = argparse.ArgumentParser(prog="python -m parity", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    top = argparse.ArgumentParser(
+        prog="python -m parity", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     commands = top.add_subparsers(dest="command", required=True)
     run = commands.add_parser(
         "run",
@@ -31,17 +33,33 @@ def parser() -> argparse.ArgumentParser:
         epilog=_RUN_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    run.add_argument("--case", action="append", default=[], metavar="NAME", help="only this case (may hold *; repeatable)")
+    run.add_argument(
+        "--case", action="append", default=[], metavar="NAME", help="only this case (may hold *; repeatable)"
+    )
     run.add_argument("--head", action="append", default=[], choices=HEADS, help="only this head (repeatable)")
-    run.add_argument("--stage", action="append", default=[], metavar="NAME", help="only this stage (may hold *; repeatable)")
-    run.add_argument("--dtype", choices=("float64", "float32"), help="only this question: the formula, or the arithmetic")
-    run.add_argument("--weights", type=Path, metavar="FOLDER", help="judge this checkpoint in place of the seeded cases")
-    run.add_argument("--text", type=Path, metavar="FILE", help="text for the checkpoint, one a line (its own sentences.txt)")
-    run.add_argument("--against", choices=("transformers", "paddlenlp"), help="compare with this implementation instead")
-    run.add_argument("--device", choices=("cpu", "gpu"), default="cpu", help="where float32 is computed (gpu: unmeasured)")
+    run.add_argument(
+        "--stage", action="append", default=[], metavar="NAME", help="only this stage (may hold *; repeatable)"
+    )
+    run.add_argument(
+        "--dtype", choices=("float64", "float32"), help="only this question: the formula, or the arithmetic"
+    )
+    run.add_argument(
+        "--weights", type=Path, metavar="FOLDER", help="judge this checkpoint in place of the seeded cases"
+    )
+    run.add_argument(
+        "--text", type=Path, metavar="FILE", help="text for the checkpoint, one a line (its own sentences.txt)"
+    )
+    run.add_argument(
+        "--against", choices=("transformers", "paddlenlp"), help="compare with this implementation instead"
+    )
+    run.add_argument(
+        "--device", choices=("cpu", "gpu"), default="cpu", help="where float32 is computed (gpu: unmeasured)"
+    )
     run.add_argument("--quick", action="store_true", help="fewer heads and seeds: under a minute")
     run.add_argument("--jobs", type=int, default=2, metavar="N", help="processes (default 2)")
-    run.add_argument("--report", type=Path, metavar="FOLDER", help="also write parity.json, .md, .xml (JUnit) and .html there")
+    run.add_argument(
+        "--report", type=Path, metavar="FOLDER", help="also write parity.json, .md, .xml (JUnit) and .html there"
+    )
     compare = commands.add_parser(
         "compare",
         help="has an error grown between two reports?",
@@ -58,7 +76,9 @@ def parser() -> argparse.ArgumentParser:
         epilog="example: python -m parity faults --kind loader",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    faults.add_argument("--kind", action="append", choices=("forward", "backward", "loader", "training"), help="only these")
+    faults.add_argument(
+        "--kind", action="append", choices=("forward", "backward", "loader", "training"), help="only these"
+    )
     faults.add_argument("--name", action="append", metavar="NAME", help="only this fault (repeatable)")
     return top
 

@@ -52,7 +52,9 @@ def _float64_rows(name: str, case: str, sample: Sample, known: "dict[str, str]")
         if stage.startswith("grad:"):
             parameter = stage.partition(":")[2]
             values, mine = (outside.comparable_gradient(name, sample.config, parameter, x) for x in (values, mine))
-        error, index = distance(stage, mine, values, scale_of(stage, {**theirs, stage: values}, sample.real), sample.real)
+        error, index = distance(
+            stage, mine, values, scale_of(stage, {**theirs, stage: values}, sample.real), sample.real
+        )
         limit = GRADIENT_LIMIT if stage.startswith("grad:") else OUTPUT_LIMIT
         worst = worst_of(index, mine, values)
         rows.append(Row(OUTSIDE, case, sample.head, "float64", name, stage, error, limit, error <= limit, worst=worst))

@@ -84,7 +84,13 @@ def _lengths(m: int, *lengths: int, batch: int = 2) -> "list[Case]":
 
 CASES: "list[Case]" = [
     Case("plain", "the smallest whole model, no mask"),
-    Case("odd-sizes", "three heads of ten, odd everywhere else", {"hidden_size": 30, "num_attention_heads": 3}, batch=3, length=11),
+    Case(
+        "odd-sizes",
+        "three heads of ten, odd everywhere else",
+        {"hidden_size": 30, "num_attention_heads": 3},
+        batch=3,
+        length=11,
+    ),
     Case("one-head", "D = N", {"num_attention_heads": 1}),
     Case("many-heads", "sixteen heads of two: one sine and one cosine each", {"num_attention_heads": 16}),
     Case("deep", "errors that grow with depth", {"num_hidden_layers": 6}, heads=("model", "masked_lm")),
@@ -93,7 +99,9 @@ CASES: "list[Case]" = [
     *_lengths(127, 127, 128, 255, batch=1),
     Case("pad-right", "pads must be invisible", padding="right", mask="2d"),
     Case("pad-left", "relative positions do not count from the start", padding="left", mask="2d"),
-    Case("pad-ragged", "each row its own text, somewhere in the middle", batch=4, length=13, padding="ragged", mask="2d"),
+    Case(
+        "pad-ragged", "each row its own text, somewhere in the middle", batch=4, length=13, padding="ragged", mask="2d"
+    ),
     Case("row-hidden", "a row without any visible key: probabilities 0, not NaN", batch=3, padding="row", mask="2d"),
     Case("mask-bool", "bool", padding="right", mask="2d", mask_dtype="bool"),
     Case("mask-float", "0 and 1 as floats", padding="right", mask="2d", mask_dtype="float32"),
@@ -120,7 +128,12 @@ CASES: "list[Case]" = [
         {"num_labels": 5, "problem_type": "multi_label_classification"},
         heads=("sequence_classification",),
     ),
-    Case("parametric", "learned tables", {"position_encoding": "parametric_relative", "max_relative_position": 5}, length=13),
+    Case(
+        "parametric",
+        "learned tables",
+        {"position_encoding": "parametric_relative", "max_relative_position": 5},
+        length=13,
+    ),
     Case(
         "parametric-padded",
         "learned tables under a mask",
@@ -168,8 +181,16 @@ class Sample:
         def single(x: np.ndarray) -> np.ndarray:
             return x.astype(np.float32).astype(np.float64) if x.dtype == np.float64 else x
 
-        parts = {name: {key: single(x) for key, x in getattr(self, name).items()} for name in ("arrays", "inputs", "labels")}
-        return replace(self, **parts, cotangents=tuple(map(single, self.cotangents)))
+        def all_single(named: "dict[str, np.ndarray]") -> "dict[str, np.ndarray]":
+            return {name: single(x) for name, x in named.items()}
+
+        return replace(
+            self,
+            arrays=all_single(self.arrays),
+            inputs=all_single(self.inputs),
+            labels=all_single(self.labels),
+            cotangents=tuple(map(single, self.cotangents)),
+        )
 
 
 def make_sample(case: Case, head: str, seed: int) -> Sample:
@@ -236,12 +257,20 @@ def _real_tokens(case: Case, rows: int, rng: np.random.Generator) -> np.ndarray:
     return real
 
 
-def _inputs(case: Case, config: NeZhaConfig, rows: int, real: np.ndarray, rng: np.random.Generator) -> "dict[str, np.ndarray]":
+def _inputs(
+    case: Case, config: NeZhaConfig, rows: int, real: np.ndarray, rng: np.random.Generator
+) -> "dict[str, np.ndarray]":
     length = case.length
     ids = np.where(real, rng.integers(1, config.vocab_size, (rows, length)), config.pad_token_id).astype(case.ids_dtype)
-    inputs = {"inputs_embeds": rng.standard_normal((rows, length, config.hidden_size))} if case.embeds else {"input_ids": ids}
+    inputs = (
+        {"inputs_embeds": rng.standard_normal((rows, length, config.hidden_size))}
+        if case.embeds
+        else {"input_ids": ids}
+    )
     if case.segments:
-        inputs["token_type_ids"] = (np.arange(length)[None] >= rng.integers(1, length, (rows, 1))).astype(case.ids_dtype)
+        inputs["token_type_ids"] = (np.arange(length)[None] >= rng.integers(1, length, (rows, 1))).astype(
+            case.ids_dtype
+        )
     if case.mask:
         inputs["attention_mask"] = _mask(case, config, real, rng).astype(case.mask_dtype)
     return inputs
@@ -291,7 +320,9 @@ def make_labels(
     if head == "sequence_classification":
         if config.problem_type == "multi_label_classification":
             return {"labels": rng.integers(0, 2, (batch, config.num_labels)).astype(np.float64)}
-        return {"labels": rng.standard_normal(batch) if config.num_labels == 1 else classes((batch,), config.num_labels)}
+        return {
+            "labels": rng.standard_normal(batch) if config.num_labels == 1 else classes((batch,), config.num_labels)
+        }
     if head == "token_classification":
         return {"labels": tokens(config.num_labels)}
     if head == "question_answering":

@@ -24,7 +24,9 @@ def _largest(stage: str, values: np.ndarray, real: np.ndarray) -> float:
     return float(np.abs(values).max()) if values.size else 0.0
 
 
-def distance(stage: str, ours: np.ndarray, truth: np.ndarray, scale: float, real: np.ndarray) -> "tuple[float, tuple[int, ...]]":
+def distance(
+    stage: str, ours: np.ndarray, truth: np.ndarray, scale: float, real: np.ndarray
+) -> "tuple[float, tuple[int, ...]]":
     """max|ours - truth| / scale over real tokens, and where that is.
 
     Where the truth is zero throughout, so must ours be: any difference is infinite. Pad rows count only when they are not
@@ -43,7 +45,9 @@ def distance(stage: str, ours: np.ndarray, truth: np.ndarray, scale: float, real
     return (largest / scale if scale else (float("inf") if largest else 0.0)), tuple(int(i) for i in index)
 
 
-def worst_of(index: "tuple[int, ...]", ours: np.ndarray, truth: np.ndarray, torch: Optional[np.ndarray] = None) -> Worst:
+def worst_of(
+    index: "tuple[int, ...]", ours: np.ndarray, truth: np.ndarray, torch: Optional[np.ndarray] = None
+) -> Worst:
     if ours.shape != truth.shape:
         return Worst((), float("nan"), float("nan"))
     return Worst(index, float(ours[index]), float(truth[index]), None if torch is None else float(torch[index]))

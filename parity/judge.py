@@ -8,7 +8,7 @@ import numpy as np
 from parity.cases import Case, Sample, make_sample
 from parity.compare import distance, scale_of, worst_of
 from parity.device import torch_device
-from parity.result import ARITHMETIC, FORMULA, Row
+from parity.result import ARITHMETIC, FORMULA, Row, Worst
 from parity.sides import FORMS, Observed, PaddleSide, TorchSide, missing_stages
 from parity.stages import EXACT, FORMULA_LIMIT, SINGLE_FACTOR, SINGLE_ULPS, TABLE_LIMIT, ULP, ratio_limit
 
@@ -55,9 +55,8 @@ def formula_rows(case: str, form: str, sample: Sample, ours: Observed, truth: Ob
         scale = scale_of(stage, right, sample.real)
         error, index = distance(stage, values, right[stage], scale, sample.real)
         limit = 0.0 if stage in EXACT else TABLE_LIMIT if stage == "table" else FORMULA_LIMIT
-        rows.append(
-            Row(FORMULA, case, sample.head, "float64", form, stage, error, limit, error <= limit, worst=worst_of(index, values, right[stage]))
-        )
+        worst = worst_of(index, values, right[stage])
+        rows.append(Row(FORMULA, case, sample.head, "float64", form, stage, error, limit, error <= limit, worst=worst))
     return rows
 
 
@@ -110,9 +109,11 @@ def arithmetic_rows(
         ratio_limit: the limit of a stage's ratio and its reason, from the stage, its shape and the number of tokens.
     """
     first, rows = samples[0][0], []
-    named = [(sample, *(side.named() for side in sides)) for sample, *sides in samples]
+    named = [(sample, ours.named(), theirs.named(), truth.named()) for sample, ours, theirs, truth in samples]
     for stage in named[0][1]:
-        errors, torch_errors, worst = [], [], None
+        errors: "list[float]" = []
+        torch_errors: "list[float]" = []
+        worst: Optional[Worst] = None
         for sample, ours, theirs, truth in named:
             scale = scale_of(stage, truth, sample.real)
             error, index = distance(stage, ours[stage], truth[stage], scale, sample.real)
@@ -120,15 +121,29 @@ def arithmetic_rows(
                 worst = worst_of(index, ours[stage], truth[stage], theirs[stage])
             errors.append(error)
             torch_errors.append(distance(stage, theirs[stage], truth[stage], scale, sample.real)[0])
-        ratio, limit, passed, why = None, 0.0, max(errors) == 0.0, "exact"
-        if stage not in EXACT:
-            limit, why = ratio_limit(stage, named[0][3][stage].shape, first.real.size)
+        ratio: Optional[float] = None
+        if stage in EXACT:
+            limit, passed, why = 0.0, max(errors) == 0.0, "exact"
+        else:
+            limit, reason = ratio_limit(stage, named[0][3][stage].shape, first.real.size)
             ratio, passed, complaint = _as_good(errors, torch_errors, limit)
-            why = complaint or why
+            why = complaint or reason
         rows.append(
             Row(
-                question, case, first.head, "float32", form, stage, max(errors), limit, passed,
-                len(errors), max(torch_errors), ratio, worst, why,
+                question,
+                case,
+                first.head,
+                "float32",
+                form,
+                stage,
+                max(errors),
+                limit,
+                passed,
+                len(errors),
+                max(torch_errors),
+                ratio,
+                worst,
+                why,
             )  # fmt: skip
         )
     return rows
@@ -146,6 +161,17 @@ def _as_good(errors: "list[float]", torch_errors: "list[float]", limit: float) -
 
 def _unseen(question: str, case: str, form: str, dtype: str, sample: Sample, ours: Observed) -> "list[Row]":
     return [
-        Row(question, case, sample.head, dtype, form, stage, float("inf"), 0.0, False, why="the model never reached this stage")
+        Row(
+            question,
+            case,
+            sample.head,
+            dtype,
+            form,
+            stage,
+            float("inf"),
+            0.0,
+            False,
+            why="the model never reached this stage",
+        )
         for stage in missing_stages(ours, sample.config, sample.head, form)
     ]

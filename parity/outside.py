@@ -242,9 +242,7 @@ def available(name: str) -> str | None:
     """
     if name not in VERSIONS:
         known = ", ".join(VERSIONS)
-        raise ValueError(
-            f"outside implementation: expected one of {known}, got {name!r}; choose one of these"
-        )
+        raise ValueError(f"outside implementation: expected one of {known}, got {name!r}; choose one of these")
     try:
         _module(name)
     except OutsideUnavailable as error:
@@ -407,9 +405,7 @@ def _run_transformers(case: Case, arrays: Mapping[str, np.ndarray], dtype: str) 
     return Result(outputs, out.loss.item(), gradients)
 
 
-def _transformers_model(
-    case: Case, names: list[torch_ref.Name], arrays: Mapping[str, np.ndarray], dtype: str
-) -> Any:
+def _transformers_model(case: Case, names: list[torch_ref.Name], arrays: Mapping[str, np.ndarray], dtype: str) -> Any:
     module = _module("transformers")
     kind = getattr(module, _CLASSES["transformers"][case.head])
     model = kind(module.NezhaConfig(**_sizes(case.config, case.head))).to(getattr(torch, dtype)).eval()
@@ -451,8 +447,7 @@ def _run_paddlenlp(case: Case, arrays: Mapping[str, np.ndarray], dtype: str) -> 
             return Result(outputs, None, {})
         out.loss.backward()
         gradients = {
-            name: np.zeros(p.shape, dtype) if p.grad is None else p.grad.numpy()
-            for name, p in model.named_parameters()
+            name: np.zeros(p.shape, dtype) if p.grad is None else p.grad.numpy() for name, p in model.named_parameters()
         }
         return Result(outputs, out.loss.item(), gradients)
     finally:

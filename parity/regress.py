@@ -61,9 +61,7 @@ def compare(old: Report, new: Report, *, factor: float = FACTOR) -> "list[Findin
         ValueError: `factor` is below 1, or one of the reports has no rows.
     """
     if not factor >= 1:
-        raise ValueError(
-            f"factor is how much an error may grow, at least 1, not {factor}; leave it out for {FACTOR:g}"
-        )
+        raise ValueError(f"factor is how much an error may grow, at least 1, not {factor}; leave it out for {FACTOR:g}")
     for name, report in (("old", old), ("new", new)):
         if not report.rows:
             raise ValueError(f"the {name} report has no rows to compare; make one with: python -m parity run")
@@ -72,15 +70,11 @@ def compare(old: Report, new: Report, *, factor: float = FACTOR) -> "list[Findin
     return [finding for finding in found if finding is not None]
 
 
-def _finding(
-    old: Row, new: Optional[Row], floors: "dict[tuple[str, ...], float]", factor: float
-) -> Optional[Finding]:
+def _finding(old: Row, new: Optional[Row], floors: "dict[tuple[str, ...], float]", factor: float) -> Optional[Finding]:
     if new is None:
         return Finding(VANISHED, old, None, "was judged, and no longer is")
     if old.passed and not new.passed:
-        return Finding(
-            FAILED, old, new, f"passed with {summary.measured_text(old)}; now {summary.measured_text(new)}"
-        )
+        return Finding(FAILED, old, new, f"passed with {summary.measured_text(old)}; now {summary.measured_text(new)}")
     if math.isinf(new.limit):  # reported, not judged: the judge itself takes these numbers for noise
         return None
     floor = FLOOR_ULPS * _ULP.get(old.dtype, 0.0)
@@ -134,9 +128,7 @@ def _times(value: float) -> str:
     return f"{value:.1f}x" if value < 1e6 else ">1e6x"
 
 
-def show_findings(
-    findings: "list[Finding]", old: Report, new: Report, console: Optional[Console] = None
-) -> None:
+def show_findings(findings: "list[Finding]", old: Report, new: Report, console: Optional[Console] = None) -> None:
     """Print what became worse, kind by kind, what changed in the environment, and the verdict last."""
     console = console or Console()
     for kind in (VANISHED, FAILED, ERROR_GREW, RATIO_GREW):
@@ -153,13 +145,9 @@ def show_findings(
             console.print(plain(f"{name} differs: {was} -> {now}", console, "dim"))
     common = len(_by_key(old).keys() & _by_key(new).keys())
     if findings:
-        console.print(
-            Text.assemble(("WORSE", "bold red"), f"  {len(findings):,} findings in {common:,} rows compared")
-        )
+        console.print(Text.assemble(("WORSE", "bold red"), f"  {len(findings):,} findings in {common:,} rows compared"))
     else:
-        console.print(
-            Text.assemble(("NOT WORSE", "bold green"), f"  {common:,} rows compared, no error has grown")
-        )
+        console.print(Text.assemble(("NOT WORSE", "bold green"), f"  {common:,} rows compared, no error has grown"))
 
 
 def _lines(findings: "list[Finding]") -> "list[str]":

@@ -85,7 +85,11 @@ def judge(command: "list[str]", options: Options, processes: int, advance: "Call
         raise CouldNotRun(f"Nothing to judge under these options. Cases are: {names}; training cases: adamw, lamb.")
     report = Report(
         command=shlex.join(["python", "-m", "parity", "run", *command]),
-        subject=str(options.weights) if options.weights else "seeded cases" if options.against else "seeded cases and the shelf",
+        subject=str(options.weights)
+        if options.weights
+        else "seeded cases"
+        if options.against
+        else "seeded cases and the shelf",
         environment=environment(),
         created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
     )
@@ -94,7 +98,9 @@ def judge(command: "list[str]", options: Options, processes: int, advance: "Call
         report.notes += [note for note in notes if note not in report.notes]
         advance(job, done, len(jobs))
     if not report.rows:
-        raise CouldNotRun(f"No stage fits {' '.join(options.stages) or 'these options'}; see parity/stages.py for their names.")
+        raise CouldNotRun(
+            f"No stage fits {' '.join(options.stages) or 'these options'}; see parity/stages.py for their names."
+        )
     report.cause = _cause(report, options)
     report.seconds = time.monotonic() - started
     return report
@@ -135,7 +141,9 @@ def _heads(case: Case, kind: str, number: int, options: Options) -> "list[str]":
 
 def _subject_jobs(options: Options, folder: Path) -> "Iterator[Job]":
     for kind, dtype in (("subject-formula", "float64"), ("subject-arithmetic", "float32")):
-        names = [f"{folder.name}-text0", f"{folder.name}-text1"] if kind == "subject-formula" else [f"{folder.name}-text"]
+        names = (
+            [f"{folder.name}-text0", f"{folder.name}-text1"] if kind == "subject-formula" else [f"{folder.name}-text"]
+        )
         if dtype in options.dtypes and any(map(options.wants_case, names)):
             if not (options.quick and kind == "subject-arithmetic"):
                 yield Job(kind, str(folder), options.heads[0] if options.heads else "", options)

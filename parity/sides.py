@@ -134,7 +134,9 @@ def _watched(model: Any, head: str, seen: "dict[str, np.ndarray]", form: str) ->
     with ExitStack() as stack:
 
         def after(layer: Any, stage: str, part: Callable[[Any], Any] = lambda output: output) -> None:
-            hook = layer.register_forward_post_hook(lambda _layer, _inputs, output: seen.update({stage: _numpy(part(output))}))
+            hook = layer.register_forward_post_hook(
+                lambda _layer, _inputs, output: seen.update({stage: _numpy(part(output))})
+            )
             stack.callback(hook.remove)
 
         def before(layer: Any, stage: str) -> None:
@@ -192,7 +194,9 @@ def _complete(config: NeZhaConfig, seen: "dict[str, np.ndarray]") -> None:
         # Attention's own way from a table to pairs, walked by the row numbers themselves.
         numbers = paddle.arange(2 * config.max_relative_position + 1, dtype="float32").unsqueeze(-1)
         by_distance = paddle_nezha.attention.by_distance(numbers, 0, length, length)
-        pairs = paddle_nezha.attention.skew(by_distance.reshape([1, 1, 1, -1]).expand([1, 1, length, 2 * length]), length)
+        pairs = paddle_nezha.attention.skew(
+            by_distance.reshape([1, 1, 1, -1]).expand([1, 1, length, 2 * length]), length
+        )
         seen["rows"] = _numpy(pairs)[0, 0]
     visible = seen.get("mask", np.ones((batch, 1, 1, length), bool))
     seen["mask"] = np.broadcast_to(visible, (batch, visible.shape[1], length, length)).astype(np.float64)

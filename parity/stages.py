@@ -1,14 +1,14 @@
 """The vocabulary of the judge: every stage of a forward, in order, and how far it may be from the truth.
 
-    table, rows, mask                                            what attention looks up and who may see whom
-    embeddings                                                   [B, L, N]
-    layer.N.query | key | value                                  [B, L, N], before the heads are split
-    layer.N.scores | probs                                       [B, H, F, T], scores before the mask
-    layer.N.context | attention_output | ffn | output            [B, L, N], ffn [B, L, I] after the activation
-    pooler                                                       [B, N]
-    mlm.transform, mlm.logits, nsp.logits, classifier.logits     what the head gives
-    loss                                                         []
-    grad:<parameter>                                             by PaddleNLP's parameter names
+table, rows, mask                                            what attention looks up and who may see whom
+embeddings                                                   [B, L, N]
+layer.N.query | key | value                                  [B, L, N], before the heads are split
+layer.N.scores | probs                                       [B, H, F, T], scores before the mask
+layer.N.context | attention_output | ffn | output            [B, L, N], ffn [B, L, I] after the activation
+pooler                                                       [B, N]
+mlm.transform, mlm.logits, nsp.logits, classifier.logits     what the head gives
+loss                                                         []
+grad:<parameter>                                             by PaddleNLP's parameter names
 """
 
 import numpy as np

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Optional
+from typing import Any, Optional
 
 import numpy as np
 
@@ -31,7 +31,11 @@ from parity.sides import FORMS, Observed, PaddleSide, TorchSide
 BATCHES = 8  # as many samples as seeded cases have
 ROWS = 4  # texts in a batch
 CHOICES = 3
-_NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "classifier_dropout": 0.0}
+_NO_DROPOUT: "dict[str, Any]" = {
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+    "classifier_dropout": 0.0,
+}
 
 _PADDLE_LOAD = """
 import zlib, sys, numpy, paddle
@@ -75,7 +79,9 @@ class Subject:
         return cls(folder, head, config, list(_samples(tokenizer, config, head, lines, batches)))
 
 
-def _samples(tokenizer: NeZhaTokenizer, config: NeZhaConfig, head: str, lines: "list[str]", batches: int) -> Iterator[Sample]:
+def _samples(
+    tokenizer: NeZhaTokenizer, config: NeZhaConfig, head: str, lines: "list[str]", batches: int
+) -> Iterator[Sample]:
     choices = CHOICES if head == "multiple_choice" else 1
     for number in range(batches):
         rng = np.random.default_rng(number)
@@ -113,7 +119,9 @@ def judge_formula_of(subject: Subject) -> "list[Row]":
     for number, sample in enumerate(subject.samples[:2]):
         truth = truth_side.observe(sample)
         for form in FORMS:
-            rows += formula_rows(f"{subject.folder.name}-text{number}", form, sample, paddle_side.observe(sample, form), truth)
+            rows += formula_rows(
+                f"{subject.folder.name}-text{number}", form, sample, paddle_side.observe(sample, form), truth
+            )
     return rows
 
 
@@ -160,7 +168,9 @@ def paddle_load(file: Path) -> "dict[str, np.ndarray]":
     pdparams.read(file)
     with tempfile.TemporaryDirectory() as folder:
         arrays = Path(folder) / "arrays.npz"
-        done = subprocess.run([sys.executable, "-c", _PADDLE_LOAD, str(file), str(arrays)], capture_output=True, text=True)
+        done = subprocess.run(
+            [sys.executable, "-c", _PADDLE_LOAD, str(file), str(arrays)], capture_output=True, text=True
+        )
         if done.returncode:
             raise RuntimeError(f"paddle.load could not read {file}: {done.stderr.strip().splitlines()[-1:]}")
         with np.load(arrays) as stored:
@@ -175,5 +185,7 @@ def default_text(folder: Path) -> Path:
     """
     text = folder / "sentences.txt"
     if not text.is_file():
-        raise FileNotFoundError(f"{folder} brings no sentences.txt: give a text file, one text a line, with --text FILE.")
+        raise FileNotFoundError(
+            f"{folder} brings no sentences.txt: give a text file, one text a line, with --text FILE."
+        )
     return text

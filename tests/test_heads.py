@@ -317,6 +317,15 @@ def test_several_labels_at_once_are_binary_cross_entropy(given, head):
         model(tokens, labels=tensor([1, 0], "float32"))
 
 
+@pytest.mark.parametrize("bad", [2.0, -1.0, -100.0, float("nan")])
+def test_several_labels_at_once_out_of_range_are_refused(bad, head):
+    model, tokens, _ = head(NeZhaForSequenceClassification)
+    with pytest.raises(
+        ValueError, match=rf"labels must lie in 0 .. 1 where several can be right at once, but got {bad:g}"
+    ):
+        model(tokens, labels=tensor([[1, 0, 1], [0, bad, 0.5]], "float32"))
+
+
 def test_deviates_problem_type_is_decided_anew_at_each_call_and_written_nowhere(head):
     model, tokens, _ = head(NeZhaForSequenceClassification)
     single = model(tokens, labels=tensor([2, 0]))[0].item()

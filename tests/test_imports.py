@@ -37,7 +37,11 @@ def _imports(file: Path) -> "set[str]":
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            base = [*package[: len(package) - node.level + 1], *filter(None, [node.module])] if node.level else [node.module]
+            base = (
+                [*package[: len(package) - node.level + 1], *filter(None, [node.module])]
+                if node.level
+                else [node.module]
+            )
             # `from package import module` may name a module.
             found |= {".".join(base)} | {".".join([*base, alias.name]) for alias in node.names}
     return found
@@ -64,7 +68,13 @@ def test_arrows_go_one_way(file):
 
 @pytest.mark.parametrize("file", _files("paddle_nezha"), ids=lambda file: str(file.relative_to(ROOT)))
 def test_the_package_imports_neither_the_reference_nor_the_judge_nor_the_shelf(file):
-    assert not {name.split(".")[0] for name in _imports(file)} & {"torch_ref", "parity", "weights", "transformers", "paddlenlp"}
+    assert not {name.split(".")[0] for name in _imports(file)} & {
+        "torch_ref",
+        "parity",
+        "weights",
+        "transformers",
+        "paddlenlp",
+    }
 
 
 @pytest.mark.parametrize("file", _files("torch_ref"), ids=lambda file: str(file.relative_to(ROOT)))
@@ -91,7 +101,9 @@ sys.meta_path.insert(0, Blocked())
 
 def _run_without(blocked: "set[str]", code: str) -> "subprocess.CompletedProcess[str]":
     script = BLOCKED.format(blocked=sorted(blocked)) + code
-    return subprocess.run([sys.executable, "-W", "ignore", "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    return subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
 
 
 def test_config_tokenizer_and_checkpoints_work_without_any_framework(tmp_path):

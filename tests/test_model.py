@@ -404,6 +404,15 @@ def test_resizing_keeps_a_frozen_table_frozen(build):
     assert model.get_input_embeddings().weight.stop_gradient and model.cls.predictions.decoder_bias.stop_gradient
 
 
+def test_resizing_one_model_leaves_another_of_the_same_config_right(tiny, seeded):
+    config = tiny()
+    one, other = NeZhaModel(config), NeZhaModel(config)
+    one.resize_token_embeddings(104)
+    with pytest.raises(ValueError, match=r"input_ids must lie in 0 .. 98 \(vocab_size is 99\), but got 103"):
+        other(paddle.to_tensor([[103]]))
+    assert list(other.resize_token_embeddings(104).weight.shape) == [104, 32]
+
+
 def test_resizing_to_nothing_new_changes_nothing(build):
     model = build(NeZhaModel)
     old = model.get_input_embeddings()

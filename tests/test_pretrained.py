@@ -50,7 +50,11 @@ def test_load_finds_the_class_by_architecture_and_by_tensors(head, tiny, tmp_pat
 
 @pytest.mark.parametrize(
     "architecture, head",
-    [("NezhaForPreTraining", "pretraining"), ("NezhaForMaskedLM", "masked_lm"), ("BertForQuestionAnswering", "question_answering")],
+    [
+        ("NezhaForPreTraining", "pretraining"),
+        ("NezhaForMaskedLM", "masked_lm"),
+        ("BertForQuestionAnswering", "question_answering"),
+    ],
 )
 def test_architectures_of_other_code_bases_are_understood(architecture, head, tiny, tmp_path):
     tiny(architectures=[architecture]).save_pretrained(tmp_path)
@@ -213,7 +217,9 @@ def test_two_processes_load_the_same_numbers():
         "print(zlib.crc32(b''.join(p.numpy().tobytes() for p in model.state_dict().values())))"
     )
     runs = [
-        subprocess.run([sys.executable, "-W", "ignore", "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
+        subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120
+        )
         for _ in range(2)
     ]
     assert runs[0].returncode == 0, runs[0].stderr

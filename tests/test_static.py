@@ -169,6 +169,16 @@ def test_a_traced_model_trains_as_in_dygraph(build, ids):
         assert np.abs(traced_grads[name] - grad).max() <= ROUNDING * scale, name
 
 
+def test_a_traced_model_with_recompute_gives_the_same_loss(build, ids):
+    model, tokens = build(NeZhaForMaskedLM), ids(2, 7)
+    model.train()
+    model.nezha.encoder.enable_recompute = True
+    loss = model(tokens, labels=tokens)[0].item()
+    traced = paddle.jit.to_static(model, full_graph=True)(tokens, labels=tokens)[0]
+    traced.backward()
+    assert abs(traced.item() - loss) <= ROUNDING * loss
+
+
 def test_attentions_and_hidden_states_come_out_of_a_traced_model(build, ids):
     model = build(NeZhaModel, output_attentions=True, output_hidden_states=True)
     tokens, segments, mask = inputs(ids, (2, 200))

@@ -56,11 +56,7 @@ class Outputs:
 
 
 def _to_numpy(value: Any) -> Any:
-    return (
-        [v.detach().cpu().numpy() for v in value]
-        if isinstance(value, tuple)
-        else value.detach().cpu().numpy()
-    )
+    return [v.detach().cpu().numpy() for v in value] if isinstance(value, tuple) else value.detach().cpu().numpy()
 
 
 def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
@@ -96,9 +92,7 @@ def classification_loss(logits: Tensor, labels: Tensor, problem_type: str | None
     if problem_type is None and logits.shape[-1] == 1:
         problem_type = "regression"
     elif problem_type is None:
-        problem_type = (
-            "multi_label_classification" if labels.is_floating_point() else "single_label_classification"
-        )
+        problem_type = "multi_label_classification" if labels.is_floating_point() else "single_label_classification"
     if problem_type == "single_label_classification":
         return cross_entropy(logits, labels)
     target = labels.to(logits.dtype).reshape(logits.shape)
@@ -205,9 +199,7 @@ class Reference(nn.Module):
 
     def _tensor(self, value: Any) -> Tensor:
         weight = self.base.word.weight
-        value = torch.as_tensor(
-            np.asarray(value) if not isinstance(value, Tensor) else value, device=weight.device
-        )
+        value = torch.as_tensor(np.asarray(value) if not isinstance(value, Tensor) else value, device=weight.device)
         return value.to(weight.dtype) if value.is_floating_point() else value.to(torch.int64)
 
     def _model(self, out: Outputs, call: _Call) -> None:
@@ -234,9 +226,7 @@ class Reference(nn.Module):
     def _sequence_classification(self, out: Outputs, call: _Call) -> None:
         call.record["classifier.logits"] = out.logits = self.classifier(out.pooler_output)
         labels = call.take("labels")
-        out.loss = (
-            None if labels is None else classification_loss(out.logits, labels, self.config.problem_type)
-        )
+        out.loss = None if labels is None else classification_loss(out.logits, labels, self.config.problem_type)
 
     def _token_classification(self, out: Outputs, call: _Call) -> None:
         call.record["classifier.logits"] = out.logits = self.classifier(out.last_hidden_state)

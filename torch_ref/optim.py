@@ -84,9 +84,7 @@ class _Optimizer:
             decay = self.weight_decay if self.decays[n] else 0.0
             parameter.copy_(self._moved(parameter, direction, learning_rate, decay))
 
-    def _moved(
-        self, parameter: torch.Tensor, direction: torch.Tensor, rate: float, decay: float
-    ) -> torch.Tensor:
+    def _moved(self, parameter: torch.Tensor, direction: torch.Tensor, rate: float, decay: float) -> torch.Tensor:
         raise NotImplementedError
 
 
@@ -105,9 +103,7 @@ class AdamW(_Optimizer):
         """Args: see LAMB; `decays[n]` false leaves parameter n without decay."""
         super().__init__(parameters, decays, beta1, beta2, epsilon, weight_decay)
 
-    def _moved(
-        self, parameter: torch.Tensor, direction: torch.Tensor, rate: float, decay: float
-    ) -> torch.Tensor:
+    def _moved(self, parameter: torch.Tensor, direction: torch.Tensor, rate: float, decay: float) -> torch.Tensor:
         return parameter * (1 - rate * decay) - rate * direction
 
 
@@ -134,9 +130,7 @@ class LAMB(_Optimizer):
         super().__init__(parameters, decays, beta1, beta2, epsilon, weight_decay)
         self.beta1, self.beta2, self.epsilon = _float32(beta1), _float32(beta2), _float32(epsilon)
 
-    def _moved(
-        self, parameter: torch.Tensor, direction: torch.Tensor, rate: float, decay: float
-    ) -> torch.Tensor:
+    def _moved(self, parameter: torch.Tensor, direction: torch.Tensor, rate: float, decay: float) -> torch.Tensor:
         update = direction + decay * parameter
         trust = 1.0
         if decay > 0:
@@ -145,9 +139,7 @@ class LAMB(_Optimizer):
         return parameter - rate * trust * update
 
 
-def clip_by_global_norm(
-    gradients: Sequence[torch.Tensor | None], max_norm: float
-) -> list[torch.Tensor | None]:
+def clip_by_global_norm(gradients: Sequence[torch.Tensor | None], max_norm: float) -> list[torch.Tensor | None]:
     """New gradients whose common 2-norm is at most `max_norm`; None stays None."""
     present = [g for g in gradients if g is not None]
     if not present:

@@ -92,18 +92,14 @@ def names(ref: Reference) -> list[Name]:
     prefix = "" if ref.head == "model" else "nezha."
     found = _named(base, "base.", prefix, prefix)
     for n in range(ref.config.num_hidden_layers):
-        found += _named(
-            layer, f"base.layers.{n}.", f"{prefix}encoder.layer.{n}.", f"{prefix}encoder.layer.{n}."
-        )
+        found += _named(layer, f"base.layers.{n}.", f"{prefix}encoder.layer.{n}.", f"{prefix}encoder.layer.{n}.")
     found += _named(_POOLER if ref.base.pooler is not None else (), "base.", prefix, prefix)
     return found + _named(_HEADS[ref.head], "", "", "")
 
 
 def _named(rows: tuple, own_prefix: str, paddle_prefix: str, hf_prefix: str) -> list[Name]:
     return [
-        Name(
-            own_prefix + own + suffix, paddle_prefix + paddle + suffix, hf and hf_prefix + hf + suffix, turned
-        )
+        Name(own_prefix + own + suffix, paddle_prefix + paddle + suffix, hf and hf_prefix + hf + suffix, turned)
         for kind, own, paddle, hf in rows
         for suffix, turned in _SUFFIXES[kind]
     ]
@@ -190,9 +186,7 @@ def _fill(ref: Reference, tensors: dict[str, Tensor], layout: str) -> None:
         if tuple(tensor.shape) != expected:
             faults.append(f"shape: {name}: expected {expected}, got {tuple(tensor.shape)}")
         if not tensor.is_floating_point():
-            faults.append(
-                f"dtype: {name}: expected floating point, got {tensor.dtype} (give bfloat16 as float32)"
-            )
+            faults.append(f"dtype: {name}: expected floating point, got {tensor.dtype} (give bfloat16 as float32)")
         found.append((target, tensor.T if turned else tensor))
     if faults:
         raise ValueError(

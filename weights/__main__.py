@@ -25,7 +25,10 @@ def main(arguments: "list[str]") -> int:
         demo.make(Path(fresh))
         _, different, missing = filecmp.cmpfiles(demo.FOLDER, fresh, MADE, shallow=False)
     if different or missing:
-        print(f"The recipe and the shelf part in: {', '.join([*different, *missing])}. Run: python -m weights make", file=sys.stderr)
+        print(
+            f"The recipe and the shelf part in: {', '.join([*different, *missing])}. Run: python -m weights make",
+            file=sys.stderr,
+        )
         return 1
     print(f"{demo.FOLDER.name} is what its recipe makes.")
     return 0

@@ -27,11 +27,17 @@ def show(findings: "list[Any]", console: Optional[Console] = None) -> None:
                 seen += f", not at {finding.fault.stage}"
             mark = Text("ok", "green") if finding.placed else Text("MISSED", "bold red")
             table.add_row(
-                plain(finding.fault.what, console), plain(seen, console), summary.number(finding.error), mark, end_section=False
+                plain(finding.fault.what, console),
+                plain(seen, console),
+                summary.number(finding.error),
+                mark,
+                end_section=False,
             )
         console.print(table)
         console.print()
     placed = sum(finding.placed for finding in findings)
     caught = sum(finding.caught for finding in findings)
     word = Text("ALL SEEN", "bold green") if placed == len(findings) else Text("MISSED", "bold red")
-    console.print(Text.assemble(word, f"  {len(findings)} faults planted, {caught} caught, {placed} at the right stage"))
+    console.print(
+        Text.assemble(word, f"  {len(findings)} faults planted, {caught} caught, {placed} at the right stage")
+    )

@@ -46,10 +46,7 @@ def data(report: Report) -> "dict[str, object]":
         [
             *(text(t) for t in (row.question, row.case, row.head, row.dtype, row.form, row.stage)),
             text(summary.family(row.stage)),
-            *(
-                _json_number(x)
-                for x in (row.error, row.torch_error, row.ratio, row.limit, summary.margin(row))
-            ),
+            *(_json_number(x) for x in (row.error, row.torch_error, row.ratio, row.limit, summary.margin(row))),
             int(row.passed),
             text(summary.limit_text(row)),
             text(_details(report, row)),

@@ -43,9 +43,7 @@ def _suite(report: Report, question: str, cases: "dict[tuple[str, str, str], lis
 
 
 def _case(report: Report, question: str, name: str, rows: "list[Row]") -> ET.Element:
-    case = ET.Element(
-        "testcase", {"classname": _text(f"parity.{question}"), "name": _text(name), "time": "0"}
-    )
+    case = ET.Element("testcase", {"classname": _text(f"parity.{question}"), "name": _text(name), "time": "0"})
     failed = [row for row in rows if not row.passed]
     if failed:
         lines = [_line(row) + (f" ({row.why})" if row.why else "") for row in failed]

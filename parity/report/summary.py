@@ -142,9 +142,7 @@ def table(found: "list[Family]") -> "tuple[list[str], list[list[str]]]":
     """Header and lines of a question's table. Columns without a number are left out: where PyTorch is the
     truth it has no error of its own."""
     lines = [one.cells() for one in found]
-    kept = [
-        i for i, name in enumerate(_HEADER) if name not in _OPTIONAL or any(line[i] != "-" for line in lines)
-    ]
+    kept = [i for i, name in enumerate(_HEADER) if name not in _OPTIONAL or any(line[i] != "-" for line in lines)]
     return [_HEADER[i] for i in kept], [[line[i] for i in kept] for line in lines]
 
 
@@ -230,9 +228,7 @@ def rerun(report: Report, row: Row) -> str:
     kept = [
         word
         for before, word in zip([""] + words, words)
-        if before not in replaced
-        and word not in replaced
-        and not word.startswith(tuple(f"{r}=" for r in replaced))
+        if before not in replaced and word not in replaced and not word.startswith(tuple(f"{r}=" for r in replaced))
     ]
     return shlex.join([*kept, "--case", row.case, "--stage", row.stage])
 

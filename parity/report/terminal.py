@@ -60,9 +60,7 @@ def _first_failure(facts: "list[tuple[str, str]]", console: Console) -> Panel:
     grid.add_column(overflow="fold")
     for label, text in facts:
         grid.add_row(Text(label, "bold"), plain(text, console))
-    return Panel(
-        grid, title=Text("The first stage that parts", _FAILED), title_align="left", border_style="red"
-    )
+    return Panel(grid, title=Text("The first stage that parts", _FAILED), title_align="left", border_style="red")
 
 
 def plain(text: str, console: Console, style: str = "") -> Text:

@@ -22,7 +22,11 @@ def test_equal_is_exit_code_0_and_says_so(capsys, tmp_path):
     shown = capsys.readouterr().out
     assert "EQUAL" in shown and "layer.*.attention_output" in shown
     report = Report.from_json(tmp_path / "parity.json")
-    assert report.passed and {row.case for row in report.rows} == {"plain"} and {row.head for row in report.rows} == {"masked_lm"}
+    assert (
+        report.passed
+        and {row.case for row in report.rows} == {"plain"}
+        and {row.head for row in report.rows} == {"masked_lm"}
+    )
     assert report.command.startswith("python -m parity run --case plain")
     assert ET.parse(tmp_path / "parity.xml").getroot().attrib["failures"] == "0"
     assert {file.name for file in tmp_path.iterdir()} == {"parity.json", "parity.md", "parity.xml", "parity.html"}
@@ -99,7 +103,10 @@ def test_a_checkpoint_of_ones_own_is_judged_on_ones_own_text(tmp_path, capsys):
     arguments = ["run", "--weights", str(folder), "--text", str(text), "--dtype", "float64", "--jobs", "1"]
     assert main([*arguments, "--report", str(report)]) == 0
     rows = Report.from_json(report / "parity.json").rows
-    assert {row.head for row in rows} == {"pretraining"} and {row.case for row in rows} == {"我的 模型-text0", "我的 模型-text1"}
+    assert {row.head for row in rows} == {"pretraining"} and {row.case for row in rows} == {
+        "我的 模型-text0",
+        "我的 模型-text1",
+    }
     assert max(row.error for row in rows) < 1e-10
 
 
@@ -126,6 +133,8 @@ def test_two_processes_give_the_rows_of_one(tmp_path):
 
 @pytest.mark.parametrize("command", [[], ["run"], ["compare"], ["faults"]])
 def test_help_has_an_example(command):
-    done = subprocess.run([sys.executable, "-m", "parity", *command, "--help"], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "parity", *command, "--help"], cwd=ROOT, capture_output=True, text=True
+    )
     assert done.returncode == 0
     assert not command or f"python -m parity {command[0]}" in done.stdout.partition("example")[2]

@@ -32,7 +32,9 @@ def test_every_head_and_encoding_has_a_case():
     assert {case.make_config().max_relative_position for case in CASES} >= {5, 64, 127}
 
 
-@pytest.mark.parametrize("name, head", [("pad-ragged", "masked_lm"), ("segments", "question_answering"), ("peaked", "pretraining")])
+@pytest.mark.parametrize(
+    "name, head", [("pad-ragged", "masked_lm"), ("segments", "question_answering"), ("peaked", "pretraining")]
+)
 def test_paddle_in_float32_is_as_good_as_pytorch(name, head):
     rows = judge_arithmetic(BY_NAME[name], head)
     assert not [(row.form, row.stage, row.ratio, row.why) for row in rows if not row.passed]
@@ -45,7 +47,11 @@ def test_a_sample_is_the_same_every_time_and_differs_by_case_head_and_seed():
     np.testing.assert_array_equal(first.inputs["input_ids"], again.inputs["input_ids"])
     name = "nezha.pooler.dense.weight"
     np.testing.assert_array_equal(first.arrays[name], again.arrays[name])
-    others = [make_sample(case, "masked_lm", 1), make_sample(case, "pretraining", 0), make_sample(BY_NAME["plain"], "masked_lm", 0)]
+    others = [
+        make_sample(case, "masked_lm", 1),
+        make_sample(case, "pretraining", 0),
+        make_sample(BY_NAME["plain"], "masked_lm", 0),
+    ]
     assert all((first.arrays[name] != other.arrays[name]).any() for other in others)
 
 
@@ -95,7 +101,10 @@ def _float32(observed, ours_noise, theirs_noise):
         value = truth.stages["pooler"]
         return Observed({"pooler": value + size * np.abs(value).max() * noise.uniform(-1, 1, value.shape)})
 
-    samples = [(sample, shaken(ours_noise), shaken(theirs_noise), Observed({"pooler": truth.stages["pooler"]})) for _ in range(8)]
+    samples = [
+        (sample, shaken(ours_noise), shaken(theirs_noise), Observed({"pooler": truth.stages["pooler"]}))
+        for _ in range(8)
+    ]
     (row,) = arithmetic_rows("plain", "dense", samples)
     return row
 

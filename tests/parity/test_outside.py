@@ -357,9 +357,7 @@ def test_their_own_tables_are_ours_in_float32(framework, rng):
         allowed = 4 * 128 * np.finfo(np.float32).eps
     else:
         parts = outside._paddlenlp_model(case, arrays, "float32").sublayers()
-        found = [
-            p.relative_positions_embeddings for p in parts if hasattr(p, "relative_positions_embeddings")
-        ]
+        found = [p.relative_positions_embeddings for p in parts if hasattr(p, "relative_positions_embeddings")]
         theirs = [table.numpy()[:200, :200] for table in found]
         allowed = np.finfo(np.float32).eps / 2  # made in float64 and rounded once
     assert len(theirs) == 2

@@ -58,9 +58,7 @@ def test_factor_is_the_callers():
         compare(passing(), passing(), factor=math.nan)
 
 
-@pytest.mark.parametrize(
-    "stage", ["loss", "nsp.logits", "grad:cls.seq_relationship.bias", "grad:classifier.bias"]
-)
+@pytest.mark.parametrize("stage", ["loss", "nsp.logits", "grad:cls.seq_relationship.bias", "grad:classifier.bias"])
 def test_few_numbers_may_have_been_right_by_luck(stage):
     """As wrong as the worst stage of its case was, and factor times that, but no more."""
     case = row("layer.0.query", 5e-14)
@@ -129,9 +127,7 @@ def test_of_two_rows_with_one_name_the_worse_counts():
 
 @pytest.mark.parametrize("old, new", [(report(), passing()), (passing(), report())])
 def test_nothing_is_compared_with_nothing(old, new):
-    with pytest.raises(
-        ValueError, match="report has no rows to compare; make one with: python -m parity run"
-    ):
+    with pytest.raises(ValueError, match="report has no rows to compare; make one with: python -m parity run"):
         compare(old, new)
 
 

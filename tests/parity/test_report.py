@@ -53,9 +53,7 @@ def test_family_is_the_stage_without_its_layer(stage, family):
 
 @pytest.mark.parametrize("head", HEADS)
 def test_forward_order_is_the_judges_order(head):
-    config = NeZhaConfig(
-        vocab_size=9, hidden_size=4, num_hidden_layers=11, num_attention_heads=1, intermediate_size=3
-    )
+    config = NeZhaConfig(vocab_size=9, hidden_size=4, num_hidden_layers=11, num_attention_heads=1, intermediate_size=3)
     stages = forward_stages(config, head)
     assert summary.forward_order(["grad:pooler.dense.weight", *reversed(stages)]) == [
         *stages,
@@ -110,9 +108,7 @@ def test_margin_in_words(value, text):
 
 
 def test_nan_is_the_worst_error_and_fits_no_limit():
-    (found,) = summary.families(report(row("loss", 1.0, False), row("loss", math.nan), row("loss")))[
-        "formula"
-    ]
+    (found,) = summary.families(report(row("loss", 1.0, False), row("loss", math.nan), row("loss")))["formula"]
     assert math.isnan(found.worst.error)
     assert found.cells()[2:] == ("NaN", "-", "-", "1e-10", "over")
 
@@ -127,9 +123,7 @@ def test_no_number_passes_nothing(error):
 
 
 def test_json_is_strict_and_comes_back_whole(tmp_path):
-    wild = report(
-        row("loss", math.nan), row("pooler", math.inf), arithmetic(torch_error=math.nan, limit=math.inf)
-    )
+    wild = report(row("loss", math.nan), row("pooler", math.inf), arithmetic(torch_error=math.nan, limit=math.inf))
     path = write_all(wild, tmp_path)[0]
 
     def refuse(word):
@@ -240,9 +234,7 @@ def test_markdown_states_the_verdict_and_the_maxima():
 def test_markdown_tells_how_many_failures_it_leaves_out():
     many = report(*(row(f"layer.{i}.query", 1.0, False) for i in range(markdown.SHOWN_FAILURES + 7)))
     text = markdown.render(many)
-    listed = [
-        line for line in text.splitlines() if "error 1.0e+00; limit 1e-10 |" in line and "odd-sizes" in line
-    ]
+    listed = [line for line in text.splitlines() if "error 1.0e+00; limit 1e-10 |" in line and "odd-sizes" in line]
     assert len(listed) == markdown.SHOWN_FAILURES
     assert "and 7 more, in parity.html and parity.json" in text
 
@@ -290,10 +282,7 @@ def test_junit_has_a_suite_for_each_question_and_a_case_for_each_form():
         "odd-sizes [model, dense]",
         "odd-sizes [model, blocked]",
     ]
-    assert (
-        "error 3.0e-07, PyTorch's own 2.0e-07, ratio 1.10; limit 1.5x"
-        in root[1].find("testcase/system-out").text
-    )
+    assert "error 3.0e-07, PyTorch's own 2.0e-07, ratio 1.10; limit 1.5x" in root[1].find("testcase/system-out").text
     assert root[0].find("properties/property[@name='paddle']").get("value") == "3.3.1"
 
 
@@ -333,9 +322,7 @@ def test_html_holds_every_row_and_asks_nothing_of_the_network(of):
     page = Page(html.render(of()))
     assert [tag for tag, _ in page.elements].count("script") == 2
     assert not [tag for tag, _ in page.elements if tag in ("link", "img", "iframe", "object", "base")]
-    assert not [
-        name for _, attrs in page.elements for name in attrs if name in ("src", "href", "srcset", "action")
-    ]
+    assert not [name for _, attrs in page.elements for name in attrs if name in ("src", "href", "srcset", "action")]
     policy = next(attrs for _, attrs in page.elements if attrs.get("http-equiv") == "Content-Security-Policy")
     assert policy["content"].startswith("default-src 'none'")
     data = json.loads(page.scripts[0], parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
@@ -366,9 +353,7 @@ def test_html_script_reads_the_columns_python_writes():
 
 def test_html_shows_hostile_names_as_text():
     page = Page(html.render(hostile()))
-    assert HOSTILE in page.text.replace(
-        "\ufffd", "\x00"
-    )  # HTML has no NUL; the parser may put its stand-in there
+    assert HOSTILE in page.text.replace("\ufffd", "\x00")  # HTML has no NUL; the parser may put its stand-in there
     assert HOSTILE in json.loads(page.scripts[0])["texts"]
     assert not set("<>&") & set(page.scripts[0])  # browsers end a script at less than this parser does
 
@@ -398,9 +383,7 @@ def test_write_all_keeps_the_old_file_when_it_cannot_finish(tmp_path, monkeypatc
 
 
 def test_reports_need_no_framework():
-    code = (
-        "import sys, parity.report, parity.regress; print(*{'paddle', 'torch', 'numpy'} & set(sys.modules))"
-    )
+    code = "import sys, parity.report, parity.regress; print(*{'paddle', 'torch', 'numpy'} & set(sys.modules))"
     root = Path(parity.__file__).parents[1]
     done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""

@@ -37,7 +37,13 @@ def test_the_vocabulary_knows_every_character_of_its_sentences():
     tokenizer = paddle_nezha.NeZhaTokenizer.from_pretrained(demo.FOLDER)
     text = (demo.FOLDER / demo.SENTENCES).read_text(encoding="utf-8")
     assert tokenizer.unk_token_id not in tokenizer(text.replace("\n", " "))["input_ids"]
-    assert [tokenizer.convert_tokens_to_ids(word) for word in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")] == [0, 100, 101, 102, 103]
+    assert [tokenizer.convert_tokens_to_ids(word) for word in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")] == [
+        0,
+        100,
+        101,
+        102,
+        103,
+    ]
 
 
 def test_some_sentences_reach_beyond_the_clip_of_the_table():
