@@ -23,24 +23,45 @@ except ModuleNotFoundError as error:
     ) from None
 
 
+# Imported rather than assigned, so that type checkers take them for types.
+from paddle import Tensor, nn  # noqa: E402
+from paddle.nn import functional as F  # noqa: E402
+
+__all__ = [
+    "F",
+    "Tensor",
+    "constant",
+    "is_eager",
+    "known_sizes",
+    "nn",
+    "paddle",
+    "place_name",
+    "plain_python",
+    "scaled",
+    "sizes",
+    "values_can_be_read",
+]
+
+
 def is_eager() -> bool:
     """False while a graph is traced (`paddle.jit.to_static`, `paddle.jit.save`)."""
     return paddle.in_dynamic_mode()
 
 
-# Tracing rewrites the code it enters, so that even `shape` gives tensors there. What only looks at types and sizes, or
-# decides by them, stays plain Python under this decorator.
-plain_python = paddle.jit.not_to_static
+# Tracing rewrites or simulates the code it enters, so that even `shape` gives tensors there. What only looks at types
+# and sizes, or decides by them, stays plain Python under this decorator (Paddle 3 has two tracers, and a word for
+# both).
+plain_python = paddle.jit.marker.unified if hasattr(paddle.jit, "marker") else paddle.jit.not_to_static
 
 
 @plain_python
-def known_sizes(tensor: "paddle.Tensor") -> "list[int]":
+def known_sizes(tensor: Tensor) -> "list[int]":
     """The shape as integers; an axis that a traced graph leaves open is -1."""
     return list(tensor.shape)
 
 
 @plain_python
-def sizes(tensor: "paddle.Tensor") -> list:
+def sizes(tensor: Tensor) -> list:
     """The shape as numbers to compute with: integers, or scalar tensors for the axes a traced graph leaves open."""
     known = list(tensor.shape)
     if min(known, default=0) >= 0:
@@ -50,7 +71,7 @@ def sizes(tensor: "paddle.Tensor") -> list:
 
 
 @plain_python
-def constant(values: "np.ndarray", dtype: str, place: "Optional[str]" = None) -> "paddle.Tensor":
+def constant(values: np.ndarray, dtype: str, place: Optional[str] = None) -> Tensor:
     """A float64 array as a tensor, rounded once to `dtype`."""
     near = values.astype("float32")
     if dtype != "float64":
@@ -63,7 +84,7 @@ def constant(values: "np.ndarray", dtype: str, place: "Optional[str]" = None) ->
 
 
 @plain_python
-def scaled(tensor: "paddle.Tensor", factor: float) -> "paddle.Tensor":
+def scaled(tensor: Tensor, factor: float) -> Tensor:
     """``tensor * factor``. A graph would round the factor to float32, as an attribute of its scale operation."""
     if is_eager() or tensor.dtype != paddle.float64:
         return tensor * factor
@@ -71,12 +92,12 @@ def scaled(tensor: "paddle.Tensor", factor: float) -> "paddle.Tensor":
 
 
 @plain_python
-def place_name(tensor: "paddle.Tensor") -> str:
+def place_name(tensor: Tensor) -> str:
     """Where a tensor is, as "cpu" or "gpu:0": Paddle 2.6.2 takes no `Place` object in `Layer.to`."""
     return str(tensor.place)[len("Place(") : -1]
 
 
 @plain_python
-def values_can_be_read(tensor: "paddle.Tensor") -> bool:
+def values_can_be_read(tensor: Tensor) -> bool:
     """Whether looking at a tensor's values is free: eager mode on a CPU. On a GPU it would be a synchronisation."""
     return is_eager() and tensor.place.is_cpu_place()

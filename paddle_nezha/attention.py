@@ -7,7 +7,8 @@ With q, k, v [B, H, L, D], the table A [R, D] and the distance d = t - f of key 
 
 Neither term needs A gathered to [F, T, D]. The rows that a block of queries can meet lie side by side, one for each
 distance: E [F + T, D]. So ``q E^T`` [F, F + T] holds every score the table gives, one column per distance, and
-moving each row one step further than the row above it (`skew`, Huang et al. 2018, arXiv 1809.04281) turns distances into keys.
+moving each row one step further than the row above it (`skew`, Huang et al. 2018, arXiv 1809.04281) turns distances
+into keys.
 The value side is the transpose: `unskew` the probabilities, then multiply by E.
 
 Two forms, one arithmetic (`attention_form` chooses):
@@ -23,12 +24,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Optional
 
-from paddle_nezha._paddle import constant, is_eager, paddle, place_name, scaled, sizes
+from paddle_nezha._paddle import F, Tensor, constant, is_eager, nn, paddle, place_name, scaled, sizes
 from paddle_nezha.config import NeZhaConfig
 from paddle_nezha.layers import embedding, layer_norm, linear
 from paddle_nezha.relative import relative_table
-
-nn, F, Tensor = paddle.nn, paddle.nn.functional, paddle.Tensor
 
 # Scores of one block: large enough for efficient products, small enough to stay near the processor.
 _BLOCK_ELEMENTS = 1 << 19
@@ -248,8 +247,7 @@ class _BlockedAttention(paddle.autograd.PyLayer):
         scale = 1.0 / math.sqrt(query.shape[-1])
         # Row sums as products: Paddle's `sum` adds one number after another, and here the rest is small.
         ones = paddle.ones([key.shape[2], 1], key.dtype)
-        grad_key = grad_value = None
-        grad_queries = []
+        grad_queries, grad_key, grad_value = [], paddle.zeros_like(key), paddle.zeros_like(value)
         for index, block in enumerate(_blocks(query, key, ctx.fixed)):
             grad_context = block.rows(grad)
             probs = ctx.kept[index] if ctx.kept else block.probs()
@@ -267,8 +265,8 @@ class _BlockedAttention(paddle.autograd.PyLayer):
         return tuple(None if frozen else item for frozen, item in zip(ctx.frozen, grads))
 
 
-def _accumulate(total: Optional[Tensor], term: Tensor) -> Tensor:
-    return term if total is None else total.add_(term)
+def _accumulate(total: Tensor, term: Tensor) -> Tensor:
+    return total.add_(term)
 
 
 def _join(blocks: "list[Tensor]") -> Tensor:

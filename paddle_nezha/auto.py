@@ -35,15 +35,17 @@ def head_of(folder: Folder) -> str:
             if kind.__name__.lower().replace("nezha", "") == ending:
                 return head
     names = read_arrays(weight_file(Path(folder)))
-    has_words, has_relation = (any(part in name for name in names) for part in ("cls.predictions.", "cls.seq_relationship."))
+    has_words, has_relation = (
+        any(part in name for name in names) for part in ("cls.predictions.", "cls.seq_relationship.")
+    )
     if has_words or has_relation:
         return "pretraining" if has_words and has_relation else "masked_lm" if has_words else "next_sentence"
     if any("qa_outputs." in name for name in names):
         return "question_answering"
     if any("classifier." in name for name in names):
         raise ValueError(
-            f"{folder} holds a classifier, but its config names no architecture, so it may classify texts, tokens or choices. "
-            "Open it with the class you know it to be, such as NeZhaForSequenceClassification.from_pretrained(folder)."
+            f"{folder} holds a classifier, but its config names no architecture, so it may classify texts, tokens or "
+            "choices. Open it with the class you know it to be: NeZhaForSequenceClassification.from_pretrained(folder)."
         )
     return "model"
 

@@ -26,7 +26,21 @@ ACTIVATIONS = (
 # PaddleNLP's second names, accepted wherever the first is.
 ATTRIBUTE_MAP = {"dropout": "classifier_dropout", "num_classes": "num_labels"}
 
-_BASE: dict[str, Any] = {"max_relative_position": 64, "use_relative_position": True}
+_BASE: dict[str, Any] = {
+    "vocab_size": 21128,
+    "hidden_size": 768,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 12,
+    "intermediate_size": 3072,
+    "hidden_act": "gelu",
+    "hidden_dropout_prob": 0.1,
+    "attention_probs_dropout_prob": 0.1,
+    "max_position_embeddings": 512,
+    "max_relative_position": 64,
+    "type_vocab_size": 2,
+    "initializer_range": 0.02,
+    "use_relative_position": True,
+}
 _LARGE = {**_BASE, "hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096}
 # The four published checkpoints. "wwm" (whole-word masking) ones differ in their bytes only.
 NEZHA_PRETRAINED_INIT_CONFIGURATION: dict[str, dict[str, Any]] = {
@@ -52,7 +66,7 @@ def _integer(at_least: int) -> Callable[[str, Any], int]:
 
 def _real(low: float, high: float, what: str) -> Callable[[str, Any], float]:
     def check(name: str, value: Any) -> float:
-        if isinstance(value, bool) or not isinstance(value, Real) or not low <= value < high:
+        if isinstance(value, bool) or not isinstance(value, Real) or not low <= float(value) < high:
             raise ValueError(f"{name} must be {what}, but got {value!r}.")
         return float(value)
 
@@ -62,7 +76,9 @@ def _real(low: float, high: float, what: str) -> Callable[[str, Any], float]:
 def _choice(*choices: str) -> Callable[[str, Any], str]:
     def check(name: str, value: Any) -> str:
         if value not in choices:
-            raise ValueError(f"{name} must be one of {', '.join(choices)}, but got {value!r}.{_nearest(value, choices)}")
+            raise ValueError(
+                f"{name} must be one of {', '.join(choices)}, but got {value!r}.{_nearest(value, choices)}"
+            )
         return value
 
     return check
@@ -99,8 +115,31 @@ def _fact(default: Any, check: Callable[[str, Any], Any]) -> Any:
     return field(default=default, metadata={"check": check})
 
 
-@dataclass
-class NeZhaConfig:
+class _Checked:
+    """How a config's attributes are set and found.
+
+    It is a class of its own, and no dataclass, for one more reason: Paddle's tracer copies an instance whose classes
+    are all dataclasses field by field, and loses its properties.
+    """
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        name = ATTRIBUTE_MAP.get(name, name)
+        check = _CHECKS.get(name)
+        object.__setattr__(self, name, check(name, value) if check else value)
+        if name == "num_labels" and len(self.__dict__.get("_id2label", ())) != self.num_labels:
+            object.__setattr__(self, "_id2label", {i: f"LABEL_{i}" for i in range(self.num_labels)})
+
+    def __getattr__(self, name: str) -> Any:  # reached only where ordinary look-up found nothing
+        if name in ATTRIBUTE_MAP:
+            return getattr(self, ATTRIBUTE_MAP[name])
+        unread = self.__dict__.get("unread", {})
+        if name in unread:
+            return unread[name]
+        raise AttributeError(f"NeZhaConfig has no setting {name!r}.{_nearest(name, _FIELD_NAMES)}")
+
+
+@dataclass(eq=False)
+class NeZhaConfig(_Checked):
     """Everything that defines a NeZha model. A field can be assigned to; each assignment is checked.
 
     Args:
@@ -161,10 +200,14 @@ class NeZhaConfig:
     attribute_map = ATTRIBUTE_MAP
 
     def __init__(self, **facts: Any) -> None:
+        if facts.pop("model_type", self.model_type) != self.model_type:
+            raise ValueError("model_type must be 'nezha': this config describes no other model.")
         for old, new in ATTRIBUTE_MAP.items():
             if old in facts:
                 if facts.get(new, facts[old]) != facts[old]:
-                    raise ValueError(f"{old}={facts[old]!r} and {new}={facts[new]!r} are two names of one setting: give one.")
+                    raise ValueError(
+                        f"{old}={facts[old]!r} and {new}={facts[new]!r} are two names of one setting: give one."
+                    )
                 facts[new] = facts.pop(old)
         _settle_position_encoding(facts)
         labels = {key: facts.pop(key, None) for key in ("id2label", "label2id")}
@@ -179,20 +222,9 @@ class NeZhaConfig:
         self._accept_labels(given_num_labels="num_labels" in facts, **labels)
         self.validate()
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        name = ATTRIBUTE_MAP.get(name, name)
-        check = _CHECKS.get(name)
-        object.__setattr__(self, name, check(name, value) if check else value)
-        if name == "num_labels" and len(self.__dict__.get("_id2label", ())) != self.num_labels:
-            object.__setattr__(self, "_id2label", {i: f"LABEL_{i}" for i in range(self.num_labels)})
-
-    def __getattr__(self, name: str) -> Any:  # reached only where ordinary look-up found nothing
-        if name in ATTRIBUTE_MAP:
-            return getattr(self, ATTRIBUTE_MAP[name])
-        unread = self.__dict__.get("unread", {})
-        if name in unread:
-            return unread[name]
-        raise AttributeError(f"NeZhaConfig has no setting {name!r}.{_nearest(name, _FIELD_NAMES)}")
+    def __eq__(self, other: object) -> bool:
+        """Two configs are equal if they would be written alike."""
+        return self.to_dict() == other.to_dict() if isinstance(other, NeZhaConfig) else NotImplemented
 
     # ---- facts that follow from others
 
@@ -245,7 +277,9 @@ class NeZhaConfig:
             if label2id is not None and previous != self.label2id:
                 raise ValueError(f"id2label {id2label!r} and label2id {label2id!r} contradict each other.")
         if given_num_labels and self.num_labels != num_labels:
-            raise ValueError(f"num_labels is {num_labels}, but id2label names {self.num_labels} classes: give one of them.")
+            raise ValueError(
+                f"num_labels is {num_labels}, but id2label names {self.num_labels} classes: give one of them."
+            )
 
     def validate(self) -> None:
         """Checks the sizes against each other; called at construction and whenever a model is built.
@@ -284,7 +318,9 @@ class NeZhaConfig:
         facts = _flatten_legacy(raw) if "init_args" in raw or "init_class" in raw else dict(raw)
         for key, meaning in (("is_decoder", "a decoder"), ("add_cross_attention", "cross-attention")):
             if facts.get(key):
-                raise ValueError(f"The config asks for {meaning} ({key}={facts[key]!r}); NeZha is an encoder. Set it to false.")
+                raise ValueError(
+                    f"The config asks for {meaning} ({key}={facts[key]!r}); NeZha is an encoder. Set it to false."
+                )
         model_type = facts.pop("model_type", cls.model_type)
         says_positions = {"use_relative_position", "position_encoding"} & (set(facts) | set(overrides))
         if model_type != cls.model_type and not (model_type == "bert" and says_positions):
@@ -297,6 +333,10 @@ class NeZhaConfig:
         facts.update(_without_contradictions(facts, overrides))
         known = _FIELD_NAMES | set(ATTRIBUTE_MAP) | {"use_relative_position", "id2label", "label2id"}
         unread = {key: facts.pop(key) for key in list(facts) if key not in known and key not in overrides}
+        # Some files write null for "not set".
+        facts = {
+            key: value for key, value in facts.items() if value is not None or key in _MAY_BE_NONE | set(overrides)
+        }
         return cls(**facts, unread=unread)
 
     @classmethod
@@ -319,7 +359,9 @@ class NeZhaConfig:
         try:
             raw = json.loads(file.read_text(encoding="utf-8-sig"))
         except ValueError as error:
-            raise ValueError(f"{file} is not a JSON file ({error}): restore it from where the checkpoint came from.") from error
+            raise ValueError(
+                f"{file} is not a JSON file ({error}): restore it from where the checkpoint came from."
+            ) from error
         if not isinstance(raw, dict):
             raise ValueError(f"{file} holds a JSON {type(raw).__name__}, but a config is a JSON object of settings.")
         return cls.from_dict(raw, origin=file.name, **overrides)
@@ -344,6 +386,7 @@ class NeZhaConfig:
 
 _CHECKS = {item.name: item.metadata["check"] for item in fields(NeZhaConfig) if "check" in item.metadata}
 _FIELD_NAMES = {item.name for item in fields(NeZhaConfig)}
+_MAY_BE_NONE = {"bos_token_id", "eos_token_id", "classifier_dropout", "dropout", "problem_type", "architectures"}
 
 
 def _settle_position_encoding(facts: dict[str, Any]) -> None:
@@ -354,7 +397,9 @@ def _settle_position_encoding(facts: dict[str, Any]) -> None:
     _boolean("use_relative_position", relative)
     encoding = facts.setdefault("position_encoding", "functional_relative" if relative else "absolute")
     if relative != (encoding != "absolute"):
-        raise ValueError(f"use_relative_position={relative} contradicts position_encoding={encoding!r}: give one of them.")
+        raise ValueError(
+            f"use_relative_position={relative} contradicts position_encoding={encoding!r}: give one of them."
+        )
 
 
 def _without_contradictions(facts: dict[str, Any], overrides: dict[str, Any]) -> dict[str, Any]:
@@ -393,4 +438,6 @@ def _config_file(folder: Path) -> Path:
         found = ", ".join(sorted(item.name for item in folder.iterdir())) or "nothing"
         raise FileNotFoundError(f"No config in {folder}: looked for {', '.join(names)}; the folder holds {found}.")
     published = ", ".join(NEZHA_PRETRAINED_INIT_CONFIGURATION)
-    raise FileNotFoundError(f"{str(folder)!r} is neither a folder, nor a config file, nor a published name ({published}).")
+    raise FileNotFoundError(
+        f"{str(folder)!r} is neither a folder, nor a config file, nor a published name ({published})."
+    )

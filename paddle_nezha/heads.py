@@ -1,5 +1,5 @@
-"""The seven task heads. They differ in what they read (the sequence or the pooled first token), in how wide they are, and
-in their loss; everything else is said once, here.
+"""The seven task heads. They differ in what they read (the sequence or the pooled first token), in how wide they are,
+and in their loss; everything else is said once, here.
 
 Every loss is the sum over labelled positions divided by their number: 0 when nothing is labelled. Labels of -100 and
 -1 mark positions without one.
@@ -9,14 +9,15 @@ import inspect
 import warnings
 from typing import Any, Optional
 
-from paddle_nezha._paddle import known_sizes, paddle, plain_python, sizes
+from paddle_nezha._paddle import F, Tensor, nn, paddle, plain_python, sizes
 from paddle_nezha.config import NeZhaConfig
 from paddle_nezha.inputs import (
     IGNORED_LABELS,
-    check_labels,
+    check_class_labels,
+    check_numbers,
+    check_positions,
     check_targets,
     check_tensor,
-    drop_trailing_axis,
     refuse_unknown,
 )
 from paddle_nezha.layers import ACTIVATION_FUNCTIONS, layer_norm, linear
@@ -32,9 +33,6 @@ from paddle_nezha.outputs import (
     SequenceClassifierOutput,
     TokenClassifierOutput,
 )
-
-nn, F, Tensor = paddle.nn, paddle.nn.functional, paddle.Tensor
-
 
 # ---- losses
 
@@ -147,9 +145,18 @@ class _Head(NeZhaPretrainedModel):
     ) -> BaseModelOutputWithPoolingAndCrossAttentions:
         if unsupported:
             refuse_unknown(unsupported, tuple(inspect.signature(type(self).forward).parameters)[1:-1])
-        return self.nezha(input_ids, token_type_ids, attention_mask, inputs_embeds, states, attentions, return_dict=True)
+        return self.nezha(
+            input_ids, token_type_ids, attention_mask, inputs_embeds, states, attentions, return_dict=True
+        )
 
-    def _answer(self, kind: "type[ModelOutput]", encoded: Any, return_dict: Optional[bool], loss: Optional[Tensor], **logits: Tensor):
+    def _answer(
+        self,
+        kind: "type[ModelOutput]",
+        encoded: Any,
+        return_dict: Optional[bool],
+        loss: Optional[Tensor],
+        **logits: Tensor,
+    ):
         output = kind(loss=loss, **logits, hidden_states=encoded.hidden_states, attentions=encoded.attentions)
         return respond(output, self.config.return_dict if return_dict is None else return_dict)
 
@@ -160,7 +167,7 @@ class _Head(NeZhaPretrainedModel):
         if not self.training and paddle.in_dynamic_mode() and paddle.is_grad_enabled():
             warnings.warn(
                 f"{type(self).__name__} computes a loss with gradients while in eval mode, so without dropout "
-                "(from_pretrained returns models so): call model.train() to train, or use paddle.no_grad() to evaluate.",
+                "(from_pretrained returns models so): call model.train() to train, or use paddle.no_grad() to test.",
                 stacklevel=4,
             )
         return True
@@ -196,11 +203,17 @@ class NeZhaForPretraining(_Head):
             next_sentence_label: [B]; 0 follows, 1 is a random sentence.
 
         Returns:
-            ([loss,] prediction_logits [B, L, V], seq_relationship_logits [B, 2], …) or `NeZhaForPreTrainingOutput`. With
-            both labels the loss is the sum of both losses, with one it is that one's.
+            ([loss,] prediction_logits [B, L, V], seq_relationship_logits [B, 2], …) or `NeZhaForPreTrainingOutput`.
+            With both labels the loss is the sum of both losses, with one it is that one's.
         """
         encoded = self._encode(
-            input_ids, token_type_ids, attention_mask, inputs_embeds, output_hidden_states, output_attentions, unsupported
+            input_ids,
+            token_type_ids,
+            attention_mask,
+            inputs_embeds,
+            output_hidden_states,
+            output_attentions,
+            unsupported,
         )
         words, relation = self.cls(encoded.last_hidden_state, encoded.pooler_output)
         losses = []
@@ -211,7 +224,12 @@ class NeZhaForPretraining(_Head):
                 losses.append(_class_loss("next_sentence_label", relation, next_sentence_label))
         loss = sum(losses[1:], losses[0]) if losses else None
         return self._answer(
-            NeZhaForPreTrainingOutput, encoded, return_dict, loss, prediction_logits=words, seq_relationship_logits=relation
+            NeZhaForPreTrainingOutput,
+            encoded,
+            return_dict,
+            loss,
+            prediction_logits=words,
+            seq_relationship_logits=relation,
         )
 
 
@@ -246,7 +264,13 @@ class NeZhaForMaskedLM(_Head):
             Logits [B, L, V], or (loss, logits, …), or `MaskedLMOutput`.
         """
         encoded = self._encode(
-            input_ids, token_type_ids, attention_mask, inputs_embeds, output_hidden_states, output_attentions, unsupported
+            input_ids,
+            token_type_ids,
+            attention_mask,
+            inputs_embeds,
+            output_hidden_states,
+            output_attentions,
+            unsupported,
         )
         logits = self.cls.predictions(encoded.last_hidden_state)
         loss = _class_loss("labels", logits, labels) if self._labelled(labels) else None
@@ -281,7 +305,13 @@ class NeZhaForNextSentencePrediction(_Head):
             Logits [B, 2], or (loss, logits, …), or `NextSentencePredictorOutput`.
         """
         encoded = self._encode(
-            input_ids, token_type_ids, attention_mask, inputs_embeds, output_hidden_states, output_attentions, unsupported
+            input_ids,
+            token_type_ids,
+            attention_mask,
+            inputs_embeds,
+            output_hidden_states,
+            output_attentions,
+            unsupported,
         )
         logits = self.cls.seq_relationship(encoded.pooler_output)
         loss = None
@@ -322,7 +352,8 @@ class NeZhaForSequenceClassification(_Classifier):
         """Inputs as in `NeZhaModel.forward`.
 
         Args:
-            labels: decided by `config.problem_type`, and where that is None by the labels themselves, at each call anew:
+            labels: decided by `config.problem_type`, and where that is None by the labels themselves, at each call
+                anew:
                 one label: numbers [B], mean squared error (regression);
                 integers [B]: class indices, cross-entropy (single_label_classification);
                 floats [B, num_labels]: 0 .. 1 each, binary cross-entropy (multi_label_classification).
@@ -331,7 +362,13 @@ class NeZhaForSequenceClassification(_Classifier):
             Logits [B, num_labels], or (loss, logits, …), or `SequenceClassifierOutput`.
         """
         encoded = self._encode(
-            input_ids, token_type_ids, attention_mask, inputs_embeds, output_hidden_states, output_attentions, unsupported
+            input_ids,
+            token_type_ids,
+            attention_mask,
+            inputs_embeds,
+            output_hidden_states,
+            output_attentions,
+            unsupported,
         )
         logits = self.classifier(self.dropout(encoded.pooler_output))
         loss = self._loss(logits, labels) if self._labelled(labels) else None
@@ -347,11 +384,10 @@ class NeZhaForSequenceClassification(_Classifier):
         if problem == "single_label_classification":
             return _class_loss("labels", logits, labels)
         if problem == "multi_label_classification":
-            check_targets("labels", labels, known_sizes(logits))
-            return binary_cross_entropy(logits, labels)
+            return binary_cross_entropy(logits, check_targets("labels", labels, logits))
         if self.num_labels == 1:
             logits = logits.squeeze(-1)
-        return mean_squared_error(logits, drop_trailing_axis("labels", labels, known_sizes(logits)))
+        return mean_squared_error(logits, check_numbers("labels", labels, logits))
 
 
 class NeZhaForTokenClassification(_Classifier):
@@ -382,7 +418,13 @@ class NeZhaForTokenClassification(_Classifier):
             Logits [B, L, num_labels], or (loss, logits, …), or `TokenClassifierOutput`.
         """
         encoded = self._encode(
-            input_ids, token_type_ids, attention_mask, inputs_embeds, output_hidden_states, output_attentions, unsupported
+            input_ids,
+            token_type_ids,
+            attention_mask,
+            inputs_embeds,
+            output_hidden_states,
+            output_attentions,
+            unsupported,
         )
         logits = self.classifier(self.dropout(encoded.last_hidden_state))
         loss = _class_loss("labels", logits, labels) if self._labelled(labels) else None
@@ -420,7 +462,13 @@ class NeZhaForQuestionAnswering(_Head):
             `QuestionAnsweringModelOutput`.
         """
         encoded = self._encode(
-            input_ids, token_type_ids, attention_mask, inputs_embeds, output_hidden_states, output_attentions, unsupported
+            input_ids,
+            token_type_ids,
+            attention_mask,
+            inputs_embeds,
+            output_hidden_states,
+            output_attentions,
+            unsupported,
         )
         logits = self.classifier(encoded.last_hidden_state)
         start_logits, end_logits = logits[:, :, 0], logits[:, :, 1]
@@ -487,18 +535,17 @@ def _merge_choices(name: str, item: Optional[Tensor]) -> Optional[Tensor]:
     axes = len(item.shape)
     if axes < 3 or (name in ("input_ids", "token_type_ids") and axes != 3) or (name == "inputs_embeds" and axes != 4):
         raise ValueError(
-            f"Multiple choice reads {name} with the axes [batch, choices, length, …], but got shape {list(item.shape)}: "
-            "stack the choices of each example along axis 1."
+            f"Multiple choice reads {name} with the axes [batch, choices, length, …], but got shape "
+            f"{list(item.shape)}: stack the choices of each example along axis 1."
         )
     return paddle.flatten(item, 0, 1)
 
 
 def _class_loss(name: str, logits: Tensor, labels: Tensor) -> Tensor:
-    *shape, classes = known_sizes(logits)
-    return cross_entropy(logits, check_labels(name, labels, shape, classes))
+    return cross_entropy(logits, check_class_labels(name, labels, logits))
 
 
 def _position_loss(name: str, logits: Tensor, positions: Tensor) -> Tensor:
-    positions = check_labels(name, positions, known_sizes(logits)[:-1], None)
+    positions = check_positions(name, positions, logits)
     inside = (positions >= 0) & (positions < sizes(logits)[-1])
     return cross_entropy(logits, positions, inside)

@@ -5,11 +5,9 @@ be a synchronisation, and a traced graph has none.
 """
 
 import difflib
-from typing import Any, Optional, Union
+from typing import Any, Optional
 
-from paddle_nezha._paddle import is_eager, paddle, plain_python, values_can_be_read
-
-Tensor = paddle.Tensor
+from paddle_nezha._paddle import Tensor, is_eager, paddle, plain_python, values_can_be_read
 
 _INTEGERS = (paddle.int32, paddle.int64)
 _MASK_INTEGERS = (paddle.bool, paddle.int8, paddle.uint8, paddle.int16, paddle.int32, paddle.int64)
@@ -86,7 +84,7 @@ def check_ids(name: str, ids: Tensor, limit: int, what: str) -> None:
 
 @plain_python
 def check_embeddings(inputs_embeds: Tensor, table: Tensor) -> None:
-    """Word embeddings [B, L, N] in the dtype of the word table [V, N], or a half precision (mixed-precision training)."""
+    """Word embeddings [B, L, N] in the dtype of the word table [V, N], or in half precision (mixed precision)."""
     check_tensor("inputs_embeds", inputs_embeds)
     if inputs_embeds.dtype not in (table.dtype, *_HALVES):
         raise TypeError(
@@ -131,12 +129,21 @@ def visible_keys(mask: Tensor, batch: int, length: int, heads: int) -> Tensor:
     if mask.dtype != paddle.bool and values_can_be_read(mask):
         _check_mask_values(mask)
     visible = mask.astype("bool")
-    return visible.unsqueeze([1, 2]) if len(mask.shape) == 2 else visible.unsqueeze([1]) if len(mask.shape) == 3 else visible
+    return (
+        visible.unsqueeze([1, 2])
+        if len(mask.shape) == 2
+        else visible.unsqueeze([1])
+        if len(mask.shape) == 3
+        else visible
+    )
 
 
 def _check_mask_shape(shape: "list[int]", batch: int, length: int, heads: int) -> None:
-    wanted = {2: [(batch, length)], 3: [(batch, length, length)]}
-    wanted[4] = [(batch, 1, length, length), (batch, heads, length, length)]
+    wanted: "dict[int, list[tuple[int, ...]]]" = {
+        2: [(batch, length)],
+        3: [(batch, length, length)],
+        4: [(batch, 1, length, length), (batch, heads, length, length)],
+    }
 
     def fits(want: "tuple[int, ...]") -> bool:
         return all(a < 0 or b < 0 or a == b for a, b in zip(want, shape))
@@ -155,8 +162,8 @@ def _check_mask_values(mask: Tensor) -> None:
     if bool(((wide != 0) & (wide != 1)).any()):
         raise ValueError(
             "attention_mask must hold 1 (attends) and 0 (does not), but got values between "
-            f"{wide.min().item():g} and {wide.max().item():g}. Convert an additive mask (0 keeps, a large negative number hides) with "
-            "attention_mask = (mask > -1).astype('int64')."
+            f"{wide.min().item():g} and {wide.max().item():g}. Convert an additive mask (0 keeps, a large negative "
+            "number hides) with attention_mask = (mask > -1).astype('int64')."
         )
     if is_float and not bool((wide == 1).any()):
         raise ValueError(
@@ -167,41 +174,44 @@ def _check_mask_values(mask: Tensor) -> None:
 
 
 @plain_python
-def check_labels(
-    name: str, labels: Tensor, shape: "list[int]", classes: "Union[int, None]", ignored: "tuple[int, ...]" = IGNORED_LABELS
-) -> Tensor:
-    """Class labels in the given shape; a trailing axis of 1 is accepted and dropped.
+def check_class_labels(name: str, labels: Tensor, logits: Tensor) -> Tensor:
+    """Class labels for logits [..., K].
 
     Args:
-        classes: how many there are; None where any value is allowed (positions, which are ignored out of range).
-        ignored: values that mark an unlabelled position.
+        labels: int32 or int64 [...] or [..., 1]; 0 .. K - 1, or -100 or -1 where there is no label.
 
     Returns:
-        int64, of that shape.
+        int64 [...].
 
     Raises:
         TypeError: not an integer tensor.
         ValueError: another shape, or (eager mode on a CPU) a label out of range.
     """
-    labels = drop_trailing_axis(name, labels, shape)
-    if labels.dtype not in _INTEGERS:
-        raise TypeError(f"{name} must be int32 or int64 class indices, but got {labels.dtype}.")
-    if classes is not None and values_can_be_read(labels):
+    *shape, classes = list(logits.shape)
+    labels = _integers(name, labels, shape)
+    if values_can_be_read(labels):
         fits = (labels >= 0) & (labels < classes)
-        for value in ignored:
+        for value in IGNORED_LABELS:
             fits = fits | (labels == value)
         if not bool(fits.all()):
-            worst = labels.masked_select(~fits)[0].item()
             raise ValueError(
-                f"{name} must lie in 0 .. {classes - 1}, or be {' or '.join(map(str, ignored))} where there is no label, but got {worst}."
+                f"{name} must lie in 0 .. {classes - 1}, or be {' or '.join(map(str, IGNORED_LABELS))} where there is "
+                f"no label, but got {labels.masked_select(~fits)[0].item()}."
             )
-    return labels.astype("int64")
+    return labels
 
 
 @plain_python
-def check_targets(name: str, labels: Tensor, shape: "list[int]") -> None:
-    """Several labels at once: in that shape, each from 0 to 1 (looked at in eager mode on a CPU)."""
-    check_shape(name, labels, *shape)
+def check_positions(name: str, positions: Tensor, logits: Tensor) -> Tensor:
+    """Positions [B] or [B, 1] for logits [B, L], as int64 [B]; one outside 0 .. L - 1 is an answer that was cut off."""
+    return _integers(name, positions, list(logits.shape)[:-1])
+
+
+@plain_python
+def check_targets(name: str, labels: Tensor, logits: Tensor) -> Tensor:
+    """Several labels at once, in the shape of the logits, each from 0 to 1 (looked at in eager mode on a CPU)."""
+    check_tensor(name, labels)
+    check_shape(name, labels, *logits.shape)
     if values_can_be_read(labels):
         misfits = ~((labels >= 0) & (labels <= 1))  # NaN is one too
         if bool(misfits.any()):
@@ -209,10 +219,23 @@ def check_targets(name: str, labels: Tensor, shape: "list[int]") -> None:
                 f"{name} must lie in 0 .. 1 where several can be right at once, but got "
                 f"{labels.masked_select(misfits)[0].item():g}: give integers for one class each, or set problem_type."
             )
+    return labels
 
 
 @plain_python
-def drop_trailing_axis(name: str, labels: Tensor, shape: "list[int]") -> Tensor:
+def check_numbers(name: str, labels: Tensor, logits: Tensor) -> Tensor:
+    """Numbers in the shape of the logits; a trailing axis of 1 is accepted and dropped."""
+    return _shaped(name, labels, list(logits.shape))
+
+
+def _integers(name: str, labels: Tensor, shape: "list[int]") -> Tensor:
+    labels = _shaped(name, labels, shape)
+    if labels.dtype not in _INTEGERS:
+        raise TypeError(f"{name} must be int32 or int64 class indices, but got {labels.dtype}.")
+    return labels.astype("int64")
+
+
+def _shaped(name: str, labels: Tensor, shape: "list[int]") -> Tensor:
     check_tensor(name, labels)
     if len(labels.shape) == len(shape) + 1 and labels.shape[-1] == 1:
         labels = labels.squeeze(-1)

@@ -7,10 +7,8 @@ row of an embedding is zeroed.
 import math
 from typing import Callable
 
-from paddle_nezha._paddle import paddle
+from paddle_nezha._paddle import F, Tensor, nn, paddle
 from paddle_nezha.config import NeZhaConfig
-
-nn, F, Tensor = paddle.nn, paddle.nn.functional, paddle.Tensor
 
 
 def _normal(config: NeZhaConfig) -> "paddle.ParamAttr":

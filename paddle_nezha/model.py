@@ -1,6 +1,7 @@
 """NeZha (arXiv 1909.00204): embeddings, encoder and pooler.
 
-Axes: B batch, L sequence (F query, T key), H heads, D head size, N = H * D hidden, R = 2m + 1 relative rows, V vocabulary.
+Axes: B batch, L sequence (F query, T key), H heads, D head size, N = H * D hidden, R = 2m + 1 relative rows, V
+    vocabulary.
 
     e = LayerNorm(word[ids] + segment[types])                      no position embedding
     x = LayerNorm(x + dense(attention(x)))                         the positions act here, in every layer
@@ -11,9 +12,9 @@ Parameters bear PaddleNLP's names, since the official files carry them.
 """
 
 import warnings
-from typing import Any, Optional, Union
+from typing import Any, Optional, Union, cast
 
-from paddle_nezha._paddle import is_eager, known_sizes, paddle, place_name, sizes, values_can_be_read
+from paddle_nezha._paddle import Tensor, is_eager, known_sizes, nn, paddle, place_name, sizes, values_can_be_read
 from paddle_nezha.attention import NeZhaAttention
 from paddle_nezha.config import (
     CONFIG_NAME,
@@ -24,9 +25,7 @@ from paddle_nezha.config import (
 from paddle_nezha.inputs import check_embeddings, check_ids, check_precision, check_shape, refuse_unknown, visible_keys
 from paddle_nezha.layers import ACTIVATION_FUNCTIONS, embedding, layer_norm, linear
 from paddle_nezha.outputs import BaseModelOutputWithPoolingAndCrossAttentions, ModelOutput
-from paddle_nezha.pretrained import PretrainedMixin
-
-nn, Tensor = paddle.nn, paddle.Tensor
+from paddle_nezha.pretrained import PretrainedLayer
 
 
 class NeZhaEmbeddings(nn.Layer):
@@ -51,7 +50,11 @@ class NeZhaEmbeddings(nn.Layer):
         Returns:
             [B, L, N].
         """
-        segments = self.token_type_embeddings.weight[0] if token_type_ids is None else self.token_type_embeddings(token_type_ids)
+        segments = (
+            self.token_type_embeddings.weight[0]
+            if token_type_ids is None
+            else self.token_type_embeddings(token_type_ids)
+        )
         total = words + segments
         if self.position_embeddings is not None:
             total = total + self.position_embeddings(paddle.arange(sizes(words)[1], dtype="int64"))
@@ -134,7 +137,7 @@ class NeZhaPooler(nn.Layer):
         return paddle.tanh(self.dense(hidden_states[:, 0]))
 
 
-class NeZhaPretrainedModel(nn.Layer, PretrainedMixin):
+class NeZhaPretrainedModel(PretrainedLayer):
     """What the base model and every head share: files, embeddings, and the names PaddleNLP scripts read."""
 
     base_model_prefix = "nezha"
@@ -157,7 +160,7 @@ class NeZhaPretrainedModel(nn.Layer, PretrainedMixin):
     @property
     def base_model(self) -> "NeZhaModel":
         """The NeZhaModel inside a head, or the model itself."""
-        return getattr(self, self.base_model_prefix, self)
+        return cast(NeZhaModel, getattr(self, self.base_model_prefix, self))
 
     def get_input_embeddings(self) -> nn.Embedding:
         return self.base_model.embeddings.word_embeddings
@@ -194,7 +197,8 @@ class NeZhaPretrainedModel(nn.Layer, PretrainedMixin):
             return old
         if new_num_tokens <= self.config.pad_token_id:
             raise ValueError(
-                f"The vocabulary must keep pad_token_id ({self.config.pad_token_id}), but got new_num_tokens={new_num_tokens}."
+                f"The vocabulary must keep pad_token_id ({self.config.pad_token_id}), but got "
+                f"new_num_tokens={new_num_tokens}."
             )
         new = embedding(self.config, new_num_tokens, self.config.hidden_size)
         new.to(device=place_name(old.weight), dtype=old.weight.dtype)
@@ -254,8 +258,8 @@ class NeZhaModel(NeZhaPretrainedModel):
         batch, length, _ = known_sizes(words)
         if not config.use_relative_position and length > config.max_position_embeddings:
             raise ValueError(
-                f"Absolute positions end at max_position_embeddings = {config.max_position_embeddings}, but the input is "
-                f"{length} long: truncate it. Only relative positions read any length."
+                f"Absolute positions end at max_position_embeddings = {config.max_position_embeddings}, but the input "
+                f"is {length} long: truncate it. Only relative positions read any length."
             )
         if token_type_ids is not None:
             check_ids("token_type_ids", token_type_ids, config.type_vocab_size, "type_vocab_size")
@@ -295,8 +299,8 @@ class NeZhaModel(NeZhaPretrainedModel):
     def _warn_of_visible_pads(self, input_ids: Tensor) -> None:
         if values_can_be_read(input_ids) and bool((input_ids == self.config.pad_token_id).any()):
             warnings.warn(
-                f"input_ids hold pad_token_id ({self.config.pad_token_id}) but no attention_mask came with them: the pads "
-                "are read as text. Tokenize with return_attention_mask=True and pass the mask.",
+                f"input_ids hold pad_token_id ({self.config.pad_token_id}) but no attention_mask came with them: the "
+                "pads are read as text. Tokenize with return_attention_mask=True and pass the mask.",
                 stacklevel=4,
             )
 

@@ -1,4 +1,4 @@
-"""A folder becomes a model, and a model a folder. Knows no model class: it is mixed into each of them."""
+"""A folder becomes a model, and a model a folder. Knows no model class: each of them is one of these."""
 
 import copy
 import logging
@@ -8,7 +8,7 @@ from typing import Any, Union
 
 import numpy as np
 
-from paddle_nezha._paddle import paddle
+from paddle_nezha._paddle import nn, paddle
 from paddle_nezha.checkpoint import TIES, CheckpointError, pdparams, reconcile, safetensors
 from paddle_nezha.config import NEZHA_PRETRAINED_RESOURCE_FILES_MAP, NeZhaConfig
 
@@ -24,7 +24,7 @@ _MAY_BE_NEW = ("classifier.", "cls.predictions.", "cls.seq_relationship.", "pool
 logger = logging.getLogger("paddle_nezha")
 
 
-class PretrainedMixin:
+class PretrainedLayer(nn.Layer):
     """`from_pretrained` and `save_pretrained` for the base model and every head."""
 
     @classmethod
@@ -32,14 +32,15 @@ class PretrainedMixin:
         """A model with the weights of a folder.
 
         Args:
-            name_or_folder: a folder with a config (`config.json`, `model_config.json` or `bert_config.json`) and weights
+            name_or_folder: a folder with a config (`config.json`, `model_config.json` or `bert_config.json`) and
+                weights
                 (`model.safetensors`, one file or sharded, or `model_state.pdparams`).
             train: leave the model in train mode, with dropout; by default it is in eval mode.
             config_overrides: settings that win over the config's, such as ``num_labels=5``.
 
         Returns:
-            The model, every parameter from the file. A part that the file lacks as a whole (the classifier of a model yet
-            to be fine-tuned) is drawn at random, and a log line says so.
+            The model, every parameter from the file. A part that the file lacks as a whole (the classifier of a model
+            yet to be fine-tuned) is drawn at random, and a log line says so.
 
         Raises:
             FileNotFoundError: no config or no weights there; the message lists what was looked for and what is there.
@@ -47,9 +48,9 @@ class PretrainedMixin:
         """
         folder = Path(name_or_folder)
         _refuse_bare_name(folder)
-        config = cls.config_class.from_pretrained(folder, **config_overrides)  # type: ignore[attr-defined]
+        config = cls.config_class.from_pretrained(folder, **config_overrides)
         file = weight_file(folder)
-        model = cls(config)  # type: ignore[call-arg]
+        model = cls(config)
         model.load_arrays(read_arrays(file), source=str(file))
         model.train() if train else model.eval()
         return model
@@ -60,7 +61,7 @@ class PretrainedMixin:
         Raises:
             CheckpointError: what does not fit, all of it. Nothing is set then.
         """
-        parameters: "dict[str, Any]" = self.state_dict()  # type: ignore[attr-defined]
+        parameters: "dict[str, Any]" = self.state_dict()
         shapes = {name: tuple(parameter.shape) for name, parameter in parameters.items()}
         try:
             account = reconcile(shapes, arrays, new_allowed=_MAY_BE_NEW)
@@ -76,7 +77,8 @@ class PretrainedMixin:
         """Writes `config.json` and the weights into a folder, which is made if need be.
 
         Args:
-            weights: "safetensors" (`model.safetensors`) or "pdparams" (`model_state.pdparams`, which `paddle.load` opens).
+            weights: "safetensors" (`model.safetensors`) or "pdparams" (`model_state.pdparams`, which `paddle.load`
+                opens).
 
         Raises:
             ValueError: another word for `weights`.
@@ -84,10 +86,10 @@ class PretrainedMixin:
         if weights not in ("safetensors", "pdparams"):
             raise ValueError(f"weights must be 'safetensors' or 'pdparams', but got {weights!r}.")
         Path(folder).mkdir(parents=True, exist_ok=True)
-        config: NeZhaConfig = copy.copy(self.config)  # type: ignore[attr-defined]
+        config: NeZhaConfig = copy.copy(self.config)
         config.architectures = [type(self).__name__]
         config.save_pretrained(folder)
-        arrays = _arrays(self.state_dict())  # type: ignore[attr-defined]
+        arrays = _arrays(self.state_dict())
         if weights == "pdparams":
             pdparams.write(Path(folder) / PDPARAMS_NAME, arrays)
         else:
@@ -132,9 +134,11 @@ def _refuse_bare_name(folder: Path) -> None:
         raise FileNotFoundError(f"{folder} is a file: give the folder that holds the config and the weights.")
     address = NEZHA_PRETRAINED_RESOURCE_FILES_MAP["model_state"].get(str(folder))
     if address is None:
-        raise FileNotFoundError(f"There is no folder {str(folder)!r}. Give the folder that holds the config and the weights.")
+        raise FileNotFoundError(
+            f"There is no folder {str(folder)!r}. Give the folder that holds the config and the weights."
+        )
     raise FileNotFoundError(
-        f"{str(folder)!r} is a published checkpoint, and there is no such folder here. Download {address} into a folder as "
-        f"{PDPARAMS_NAME}, write its config there with NeZhaConfig.from_pretrained({str(folder)!r}).save_pretrained(folder), "
-        "and give that folder."
+        f"{str(folder)!r} is a published checkpoint, and there is no such folder here. Download {address} into a "
+        f"folder as {PDPARAMS_NAME}, write its config there with NeZhaConfig.from_pretrained({str(folder)!r})"
+        ".save_pretrained(folder), and give that folder."
     )

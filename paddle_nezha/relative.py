@@ -23,4 +23,3 @@ def relative_table(max_relative_position: int, head_size: int) -> np.ndarray:
     table = np.empty((len(angle), head_size))
     table[:, 0::2], table[:, 1::2] = np.sin(angle), np.cos(angle)
     return table
-

@@ -29,7 +29,7 @@ def parser() -> argparse.ArgumentParser:
     run = commands.add_parser(
         "run",
         help="judge the model against its reference",
-        description="Holds paddle_nezha against torch_ref, stage by stage, forward and backward, with float64 as the truth.",
+        description="Holds paddle_nezha against torch_ref, stage by stage, forward and backward; float64 is the truth.",
         epilog=_RUN_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -72,7 +72,7 @@ def parser() -> argparse.ArgumentParser:
     faults = commands.add_parser(
         "faults",
         help="plant faults one at a time and see each one caught",
-        description="Tests the judge: plants faults in the model, its backward, its loader and its training, one at a time.",
+        description="Tests the judge: plants faults in the model, its backward, its loader and its training.",
         epilog="example: python -m parity faults --kind loader",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

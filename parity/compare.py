@@ -29,8 +29,8 @@ def distance(
 ) -> "tuple[float, tuple[int, ...]]":
     """max|ours - truth| / scale over real tokens, and where that is.
 
-    Where the truth is zero throughout, so must ours be: any difference is infinite. Pad rows count only when they are not
-    finite, and so does anything else that is not.
+    Where the truth is zero throughout, so must ours be: any difference is infinite. Pad rows count only when they are
+    not finite, and so does anything else that is not.
     """
     if ours.shape != truth.shape:
         return float("inf"), ()

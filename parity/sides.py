@@ -32,8 +32,8 @@ Stages = "dict[str, np.ndarray]"
 
 @dataclass
 class Observed:
-    """The stages of one forward and, by the name of a parameter or of `inputs_embeds`, the gradients of one backward; float64
-    each."""
+    """The stages of one forward and, by the name of a parameter or of `inputs_embeds`, the gradients of one backward;
+    float64 each."""
 
     stages: "dict[str, np.ndarray]" = field(default_factory=dict)
     gradients: "dict[str, np.ndarray]" = field(default_factory=dict)

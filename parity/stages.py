@@ -35,8 +35,8 @@ FORMULA_LIMIT = 1e-10
 # "Is the arithmetic as good": Paddle's float32 error over PyTorch's own, geometric mean over the samples.
 RATIO_LIMIT = 1.5
 # Paddle's reductions on a CPU add one number after another in float32, PyTorch's add in pairs. So the gradients of
-# biases and LayerNorms, which are sums over all tokens, are noisier in Paddle by about sqrt(tokens) / 9: measured on bare
-# LayerNorm, Linear and `sum` 1.0, 1.5, 2.3, 3.9, 7.4 times PyTorch's error at 14, 64, 256, 1024, 4096 tokens.
+# biases and LayerNorms, which are sums over all tokens, are noisier in Paddle by about sqrt(tokens) / 9: measured on
+# bare LayerNorm, Linear and `sum` 1.0, 1.5, 2.3, 3.9, 7.4 times PyTorch's error at 14, 64, 256, 1024, 4096 tokens.
 TOKEN_SUM_RATIO = RATIO_LIMIT / 8.0
 # A single sample is noise (Paddle and PyTorch round differently): it fails only far beyond PyTorch's worst.
 SINGLE_FACTOR, SINGLE_ULPS = 16.0, 32.0
@@ -92,8 +92,9 @@ def token_axes(stage: str) -> int:
 
 def scale_siblings(parameter: str) -> "tuple[str, ...]":
     """Parameters whose gradients share one scale with this one's, for a gradient may be exactly zero:
-    softmax does not see a shift of all its inputs, so neither the key's bias nor, where the softmax runs over positions or
-    choices, a classifier's bias and the LayerNorm bias below it; and at L = 1 no query or key has a gradient."""
+    softmax does not see a shift of all its inputs, so neither the key's bias nor, where the softmax runs over
+    positions or choices, a classifier's bias and the LayerNorm bias below it; and at L = 1 no query or key has a
+    gradient."""
     module, _, _ = parameter.rpartition(".")
     owner, _, name = module.rpartition(".")
     if owner.endswith(".attention") and name in ("query", "key", "value", "relative_key", "relative_value"):

@@ -69,8 +69,8 @@ class Subject:
         tokenizer = NeZhaTokenizer.from_pretrained(folder)
         if len(tokenizer) > config.vocab_size:
             raise ValueError(
-                f"{folder}: the tokenizer has {len(tokenizer)} tokens, but the model's vocab_size is {config.vocab_size}: "
-                "they do not belong together."
+                f"{folder}: the tokenizer has {len(tokenizer)} tokens, but the model's vocab_size is "
+                f"{config.vocab_size}: they do not belong together."
             )
         lines = [line.strip() for line in text.read_text(encoding="utf-8-sig").split("\n") if line.strip()]
         needed = 2 * ROWS
@@ -159,7 +159,8 @@ def _torch_side(subject: Subject, dtype: str, device: str = "cpu") -> TorchSide:
 def paddle_load(file: Path) -> "dict[str, np.ndarray]":
     """A `.pdparams` file as Paddle itself reads it, in a process of its own.
 
-    `paddle.load` executes what a pickle says. It is called only on files that our own reader, which executes nothing, has
+    `paddle.load` executes what a pickle says. It is called only on files that our own reader, which executes nothing,
+    has
     read: those hold plain arrays.
 
     Raises:

@@ -1,7 +1,7 @@
 """The recipe of `nezha-seeded-demo`: a small checkpoint in the official layout, its numbers drawn from a seed.
 
-It knows no Chinese; it is there so that everything that handles a checkpoint has one at hand. The vocabulary is made from
-the sentences beside it, and special tokens stand where the published vocabulary has them.
+It knows no Chinese; it is there so that everything that handles a checkpoint has one at hand. The vocabulary is made
+from the sentences beside it, and special tokens stand where the published vocabulary has them.
 """
 
 from pathlib import Path

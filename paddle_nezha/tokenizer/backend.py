@@ -57,9 +57,7 @@ def added_token(token: Union[str, AddedToken], special: bool) -> AddedToken:
     return special_token(token) if special else AddedToken(token, normalized=True)
 
 
-def encode(
-    rust: Tokenizer, texts: Sequence[Union[str, list[str]]], *, words: bool, offsets: bool
-) -> list[Encoding]:
+def encode(rust: Tokenizer, texts: Sequence[Union[str, list[str]]], *, words: bool, offsets: bool) -> list[Encoding]:
     """Token ids of each text; with `offsets` also characters and words, which costs about a sixth more."""
     run: Any = rust.encode_batch if offsets else rust.encode_batch_fast
     try:

@@ -59,9 +59,7 @@ class Call:
         """`max_length`, also under its old name."""
         new, old = self.max_length, self.max_seq_len
         if new is not None and old is not None and new != old:
-            raise ValueError(
-                f"max_length={new} and max_seq_len={old} (its old name) contradict each other; give one"
-            )
+            raise ValueError(f"max_length={new} and max_seq_len={old} (its old name) contradict each other; give one")
         return new if old is None else old
 
     @property
@@ -118,13 +116,9 @@ class Call:
         if name == "do_not_truncate":
             return None
         if name == "only_second" and not pair:
-            raise ValueError(
-                "truncation='only_second' needs text_pair, got one text; use 'only_first' or True"
-            )
+            raise ValueError("truncation='only_second' needs text_pair, got one text; use 'only_first' or True")
         limit = default_length if self.length is None else self.length
-        return (
-            None if limit is None else rows.Cut(self._checked(limit, pair), name, self._advance(limit, pair))
-        )
+        return None if limit is None else rows.Cut(self._checked(limit, pair), name, self._advance(limit, pair))
 
     def _step_strategy(self, pair: bool, name: str) -> str:
         if not pair:
@@ -138,9 +132,7 @@ class Call:
         least = self.special(pair)
         length = operator.index(limit)
         if length < least or isinstance(limit, bool):
-            raise ValueError(
-                f"expected max_length of at least {least}, the special tokens of a row, got {limit!r}"
-            )
+            raise ValueError(f"expected max_length of at least {least}, the special tokens of a row, got {limit!r}")
         return length
 
     def _advance(self, limit: int, pair: bool) -> Any:
@@ -162,9 +154,7 @@ class Call:
         name, multiple = self.padding_name, self.pad_to_multiple_of
         if name == "do_not_pad":
             if multiple is not None:
-                raise ValueError(
-                    f"pad_to_multiple_of={multiple} needs padding, got padding=False; pass padding=True"
-                )
+                raise ValueError(f"pad_to_multiple_of={multiple} needs padding, got padding=False; pass padding=True")
             return None
         if multiple is not None and (multiple < 1 or (cut is not None and cut.max_length % multiple)):
             raise ValueError(
@@ -181,9 +171,7 @@ class Call:
             return PadTo(None, multiple)
         length = default_length if self.length is None else self.length
         if length is None:
-            raise ValueError(
-                "padding='max_length' needs a length, and model_max_length is None; pass max_length"
-            )
+            raise ValueError("padding='max_length' needs a length, and model_max_length is None; pass max_length")
         return PadTo(length, multiple)
 
 

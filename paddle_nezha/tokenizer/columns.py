@@ -95,9 +95,7 @@ class Batch:
         """How many samples lost tokens, where each is one row."""
         pairs = [0] * len(self.first) if self.second is None else [len(encoding) for encoding in self.second]
         whole = [len(encoding) + pair for encoding, pair in zip(self.first, pairs)]
-        kept = [
-            span.first_stop - span.first_start + span.second_stop - span.second_start for _, span in self.rows
-        ]
+        kept = [span.first_stop - span.first_start + span.second_stop - span.second_start for _, span in self.rows]
         return sum(some < all_ for some, all_ in zip(kept, whole))
 
 

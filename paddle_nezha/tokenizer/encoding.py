@@ -28,9 +28,7 @@ class BatchEncoding(dict):
             ValueError: the texts did not come as words.
         """
         if self._word_ids is None:
-            raise ValueError(
-                "word_ids needs texts given as words; call the tokenizer with is_split_into_words=True"
-            )
+            raise ValueError("word_ids needs texts given as words; call the tokenizer with is_split_into_words=True")
         return self._word_ids[row]
 
 
@@ -47,9 +45,7 @@ def to_tensors(columns: Mapping[str, Any], kind: str) -> dict[str, Any]:
 
 def _array(name: str, column: Any) -> np.ndarray:
     if len(column) == 0:
-        raise ValueError(
-            f"expected at least one text to make tensors of, {name!r} is empty; check for an empty batch"
-        )
+        raise ValueError(f"expected at least one text to make tensors of, {name!r} is empty; check for an empty batch")
     try:
         array = np.asarray(column)
     except ValueError:
@@ -80,7 +76,6 @@ def _torch() -> Any:
         import torch
     except ImportError as error:
         raise ImportError(
-            "return_tensors='pt' needs torch, which is not installed; "
-            "NeZha on Paddle takes return_tensors='pd'"
+            "return_tensors='pt' needs torch, which is not installed; NeZha on Paddle takes return_tensors='pd'"
         ) from error
     return torch

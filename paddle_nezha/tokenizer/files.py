@@ -30,9 +30,7 @@ _NOT_KEPT = (
     "added_tokens_decoder", "init_class", "max_len", "name_or_path", "special_tokens_map_file",
     "tokenizer_class", "tokenizer_file", "vocab_file",
 )  # fmt: skip
-_UNLIMITED = (
-    10**30
-)  # HF's way to write "no limit"; its own files hold float 1e30 turned to int, a little more
+_UNLIMITED = 10**30  # HF's way to write "no limit"; its own files hold float 1e30 turned to int, a little more
 
 
 @dataclass
@@ -65,17 +63,13 @@ def read_folder(folder: str, known: frozenset[str]) -> Folder:
     return Folder(settings, added, unread)
 
 
-def write_folder(
-    folder: str, tokens: list[str], size: int, settings: Mapping[str, Any], added: dict[int, AddedToken]
-):
+def write_folder(folder: str, tokens: list[str], size: int, settings: Mapping[str, Any], added: dict[int, AddedToken]):
     """Writes the four files (added_tokens.json only if there are any) and gives their paths.
 
     `tokens` are all tokens in the order of ids, the first `size` of them the vocabulary.
     """
     os.makedirs(folder, exist_ok=True)
-    special = {
-        name: value for name, value in settings.items() if name.endswith(("_token", "_tokens")) and value
-    }
+    special = {name: value for name, value in settings.items() if name.endswith(("_token", "_tokens")) and value}
     later = {token: number for number, token in enumerate(tokens) if number >= size}
     described = {str(number): _flags(token) for number, token in sorted(added.items())}
     contents = {
@@ -140,9 +134,7 @@ def _read_json(path: str) -> dict[str, Any]:
         with open(path, encoding="utf-8-sig") as file:
             value = json.load(file)
     except ValueError as error:
-        raise ValueError(
-            f"expected JSON in {path!r}, got {error}; restore the file from its source"
-        ) from error
+        raise ValueError(f"expected JSON in {path!r}, got {error}; restore the file from its source") from error
     if not isinstance(value, dict):
         raise ValueError(f"expected a JSON object in {path!r}, got {type(value).__name__}; restore the file")
     return value

@@ -256,11 +256,7 @@ class NeZhaTokenizer:
         for token in tokens:
             if special_tokens and token.content not in self.all_special_tokens:
                 self._additional.append(token.content)
-        new = [
-            content
-            for content in dict.fromkeys(token.content for token in tokens)
-            if content not in self._ids
-        ]
+        new = [content for content in dict.fromkeys(token.content for token in tokens) if content not in self._ids]
         self._ids.update((content, len(self._tokens) + place) for place, content in enumerate(new))
         self._tokens.extend(new)
         add = self._rust.add_special_tokens if special_tokens else self._rust.add_tokens
@@ -281,11 +277,7 @@ class NeZhaTokenizer:
             ValueError: an id outside [0, len(self)).
         """
         numbers = plain(ids)
-        return (
-            self._token_at(numbers)
-            if isinstance(numbers, int)
-            else self._tokens_at(numbers, skip_special_tokens)
-        )
+        return self._token_at(numbers) if isinstance(numbers, int) else self._tokens_at(numbers, skip_special_tokens)
 
     def _tokens_at(self, numbers: Sequence[Any], skip_special_tokens: bool) -> list[str]:
         hidden = set(self.all_special_ids) if skip_special_tokens else ()

@@ -88,9 +88,7 @@ def stepping(stride: int) -> Callable[[int], int]:
     return lambda room: min(stride, room)
 
 
-def frame(
-    first: Sequence[Any], second: Optional[Sequence[Any]], begin: Sequence[Any], end: Sequence[Any]
-) -> list[Any]:
+def frame(first: Sequence[Any], second: Optional[Sequence[Any]], begin: Sequence[Any], end: Sequence[Any]) -> list[Any]:
     """begin first end [second end], as in [CLS] A [SEP] B [SEP]."""
     row = [*begin, *first, *end]
     return row if second is None else [*row, *second, *end]

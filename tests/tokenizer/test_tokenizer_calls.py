@@ -109,9 +109,7 @@ def test_pad_gives_what_a_padded_call_gives(tokenizer):
     whole = tokenizer(texts, return_offsets_mapping=True, return_attention_mask=True, padding=True)
     assert tokenizer.pad(rows)["input_ids"] == whole.input_ids
     assert tokenizer.pad(rows)["attention_mask"] == whole.attention_mask
-    assert (
-        tokenizer.pad(tokenizer(texts), return_attention_mask=True)["attention_mask"] == whole.attention_mask
-    )
+    assert tokenizer.pad(tokenizer(texts), return_attention_mask=True)["attention_mask"] == whole.attention_mask
     assert tokenizer.pad(rows[1], padding="max_length", max_length=4)["input_ids"] == whole.input_ids[1]
     left = tokenizer.pad(rows, padding_side="left")
     assert left["input_ids"][1][0] == tokenizer.pad_token_id
@@ -226,9 +224,7 @@ def test_overflow_of_one_side_of_a_pair(tokenizer):
     assert second.offset_mapping[1][4:8] == [(3, 4), (4, 5), (5, 6), (6, 7)]
     first = tokenizer(LONG, "今天", truncation="only_first", **options)
     assert [words(tokenizer, row)[:4] for row in first.input_ids] == ["一二三四", "四五六七", "七八九十"]
-    assert tokenizer("好", truncation=True, return_overflowing_tokens=True).input_ids == [
-        tokenizer("好").input_ids
-    ]
+    assert tokenizer("好", truncation=True, return_overflowing_tokens=True).input_ids == [tokenizer("好").input_ids]
 
 
 def test_stride_alone_steps_as_in_paddlenlp(tokenizer):

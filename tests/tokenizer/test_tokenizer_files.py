@@ -124,9 +124,7 @@ def test_added_tokens_of_others(folder):
         "103": {"content": "[MASK]", "special": True, "normalized": False},
         "21128": {"content": "Nez", "special": False, "normalized": True},
     }
-    tokenizer = NeZhaTokenizer.from_pretrained(
-        written(folder, tokenizer_config={"added_tokens_decoder": decoder})
-    )
+    tokenizer = NeZhaTokenizer.from_pretrained(written(folder, tokenizer_config={"added_tokens_decoder": decoder}))
     assert tokenizer("nez[E]", add_special_tokens=False).input_ids == [21128, 21129]
 
 

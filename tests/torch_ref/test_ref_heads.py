@@ -95,9 +95,7 @@ def test_sequence_classification_decides_by_label(rng):
     single = head("sequence_classification", num_labels=1)
     target = rng.normal(size=4)
     out = single(ids, labels=target)
-    assert out.loss.item() == pytest.approx(
-        np.mean((out.logits.detach().numpy()[:, 0] - target) ** 2), rel=ROUNDING
-    )
+    assert out.loss.item() == pytest.approx(np.mean((out.logits.detach().numpy()[:, 0] - target) ** 2), rel=ROUNDING)
 
 
 def test_problem_type_wins(rng):

@@ -100,10 +100,7 @@ def test_equals_the_formula_in_loops(encoding, rng):
     mask[:, :, 0] = 1  # each query sees something: the loops know no empty softmax
     out = ref(ids, types, mask)
     for b in range(2):
-        x = (
-            w["embeddings.word_embeddings.weight"][ids[b]]
-            + w["embeddings.token_type_embeddings.weight"][types[b]]
-        )
+        x = w["embeddings.word_embeddings.weight"][ids[b]] + w["embeddings.token_type_embeddings.weight"][types[b]]
         if encoding == "absolute":
             x = x + w["embeddings.position_embeddings.weight"][:9]
         x = np.array([norm_loop(row, w, "embeddings.layer_norm") for row in x])
@@ -121,9 +118,7 @@ def test_table_and_rows_at_known_places():
     assert table[0].tolist() == [0.0, 1.0] * 32
     assert table[5, 2].item() == math.sin(5 / 10000 ** (2 / 64))
     assert table[128, 63].item() == math.cos(128 / 10000 ** (62 / 64))
-    assert (
-        rows[0, 0] == 64 and rows[3, 4] == 65 and rows[4, 3] == 63
-    )  # the key before the query is the lower row
+    assert rows[0, 0] == 64 and rows[3, 4] == 65 and rows[4, 3] == 63  # the key before the query is the lower row
     assert rows[0, 199] == 128 and rows[199, 0] == 0
     single = torch_ref.position_table(64, 64, torch.float32)
     assert torch.equal(single, table.to(torch.float32))
@@ -205,9 +200,7 @@ def test_query_without_visible_key_is_zero_forward_and_backward(rng):
     record = {}
     out = ref(inputs_embeds=embeds, attention_mask=mask, record=record)
     for n in range(2):
-        assert torch.all(record[f"layer.{n}.probs"][0, :, 2] == 0) and torch.all(
-            record[f"layer.{n}.probs"][1] == 0
-        )
+        assert torch.all(record[f"layer.{n}.probs"][0, :, 2] == 0) and torch.all(record[f"layer.{n}.probs"][1] == 0)
         assert torch.all(record[f"layer.{n}.context"][0, 2] == 0)
     scores = record["layer.0.scores"]
     scores.retain_grad()
@@ -299,9 +292,7 @@ def test_layer_norm_obeys_its_epsilon_as_float32():
 def test_activations(names, outside):
     x = torch.linspace(-15, 15, 301, dtype=torch.float64)
     for name in names:
-        torch.testing.assert_close(
-            ACTIVATIONS[name](x), outside(x), rtol=1e-13, atol=1e-14
-        )  # other order of sums
+        torch.testing.assert_close(ACTIVATIONS[name](x), outside(x), rtol=1e-13, atol=1e-14)  # other order of sums
 
 
 def test_gelu_fast_is_the_tanh_form_to_ten_digits():

@@ -105,9 +105,7 @@ def test_a_parameter_without_gradient_is_left_alone_as_in_paddle(kind, rng):
 def test_first_steps_by_hand():
     # One step from zero moments: the bias-corrected direction is the sign of the gradient.
     p = torch.tensor([2.0, -4.0], dtype=torch.float64)
-    torch_ref.AdamW([p], epsilon=0.0, weight_decay=0.5).step(
-        0.1, [torch.tensor([3.0, -7.0], dtype=torch.float64)]
-    )
+    torch_ref.AdamW([p], epsilon=0.0, weight_decay=0.5).step(0.1, [torch.tensor([3.0, -7.0], dtype=torch.float64)])
     torch.testing.assert_close(p, torch.tensor([1.8, -3.7], dtype=torch.float64), rtol=1e-15, atol=0)
     # LAMB without decay: direction (1, 1), trust ratio 1. With decay 0.5 the ratio is |p| / |(1, 1) + p / 2|.
     p = torch.tensor([3.0, 4.0], dtype=torch.float64)
@@ -147,7 +145,5 @@ def test_schedule():
 
 
 def test_wrong_number_of_decays():
-    with pytest.raises(
-        ValueError, match="one entry of `decays` for each of the 1 parameters, got 2; give True"
-    ):
+    with pytest.raises(ValueError, match="one entry of `decays` for each of the 1 parameters, got 2; give True"):
         torch_ref.AdamW([torch.zeros(1)], [True, False])

@@ -85,9 +85,7 @@ def test_gradients_have_paddle_layout_and_one_tied_entry():
             torch_ref.load_paddle(ref, moved)
             losses.append(ref(ids, labels=np.array([[6, -100, 7]])).loss.item())
         slope = (losses[0] - losses[1]) / (2 * step)
-        assert gradients[name][at] == pytest.approx(
-            slope, rel=1e-6, abs=1e-9
-        )  # 1e-16 / step, and step squared
+        assert gradients[name][at] == pytest.approx(slope, rel=1e-6, abs=1e-9)  # 1e-16 / step, and step squared
 
 
 def test_load_paddle_names_every_fault_and_changes_nothing():
@@ -236,9 +234,7 @@ def test_hugging_face_file_without_pooler(tmp_path):
 
 
 def test_other_files_are_refused(tmp_path):
-    with pytest.raises(
-        ValueError, match=r"m.pdparams: expected a .safetensors, .* got suffix '.pdparams'; read other"
-    ):
+    with pytest.raises(ValueError, match=r"m.pdparams: expected a .safetensors, .* got suffix '.pdparams'; read other"):
         torch_ref.load_file(build(), tmp_path / "m.pdparams")
 
 
