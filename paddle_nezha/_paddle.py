@@ -39,6 +39,7 @@ __all__ = [
     "plain_python",
     "scaled",
     "sizes",
+    "traced_whole",
     "values_can_be_read",
 ]
 
@@ -52,6 +53,12 @@ def is_eager() -> bool:
 # and sizes, or decides by them, stays plain Python under this decorator (Paddle 3 has two tracers, and a word for
 # both).
 plain_python = paddle.jit.marker.unified if hasattr(paddle.jit, "marker") else paddle.jit.not_to_static
+
+
+def traced_whole(layer: type) -> type:
+    """A layer class that Paddle 3's default tracer takes as one step, as it takes Paddle's own: inside it `is_eager` is
+    false. Simulated line by line, code that asks whether it is traced would be told it is not."""
+    return paddle.jit.marker.unified(layer, for_ast=False) if hasattr(paddle.jit, "marker") else layer
 
 
 @plain_python

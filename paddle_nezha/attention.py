@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Optional
 
-from paddle_nezha._paddle import F, Tensor, constant, is_eager, nn, paddle, place_name, scaled, sizes
+from paddle_nezha._paddle import F, Tensor, constant, is_eager, nn, paddle, place_name, scaled, sizes, traced_whole
 from paddle_nezha.config import NeZhaConfig
 from paddle_nezha.layers import embedding, layer_norm, linear
 from paddle_nezha.relative import relative_table
@@ -307,6 +307,7 @@ class _Block:
 # ---- the layer
 
 
+@traced_whole
 class NeZhaAttention(nn.Layer):
     """Self-attention with relative positions, its output projection, residual sum and LayerNorm.
 

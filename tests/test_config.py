@@ -378,3 +378,36 @@ def test_place_without_a_config_says_what_was_looked_for_and_found(tmp_path):
         FileNotFoundError, match=r"neither a folder, nor a config file, nor a published name \(nezha-base"
     ):
         NeZhaConfig.from_pretrained(tmp_path / "nezha-bas-chinese")
+
+
+def test_configs_are_equal_if_they_would_be_written_alike():
+    assert NeZhaConfig() == NeZhaConfig(num_labels=2) != NeZhaConfig(num_labels=3)
+    assert NeZhaConfig(id2label={0: "坏", 1: "好"}) != NeZhaConfig()
+    assert NeZhaConfig() != {"hidden_size": 768}
+
+
+def test_a_config_can_be_built_from_what_it_writes():
+    config = NeZhaConfig(num_labels=3, use_relative_position=False, hidden_size=64, num_attention_heads=4)
+    assert NeZhaConfig(**config.to_dict()) == config
+    with pytest.raises(ValueError, match="model_type must be 'nezha'"):
+        NeZhaConfig(model_type="bert")
+
+
+def test_null_in_a_file_means_not_set_but_where_it_has_a_meaning():
+    config = NeZhaConfig.from_dict(
+        {"num_choices": None, "hidden_act": None, "bos_token_id": None, "classifier_dropout": None}
+    )
+    assert (config.num_choices, config.hidden_act, config.bos_token_id, config.classifier_dropout) == (
+        2,
+        "gelu",
+        None,
+        None,
+    )
+    assert NeZhaConfig.from_dict(config.to_dict()) == config
+
+
+@pytest.mark.parametrize("name", list(NEZHA_PRETRAINED_INIT_CONFIGURATION))
+def test_published_init_dicts_hold_the_thirteen_keys_scripts_read(name):
+    facts = NEZHA_PRETRAINED_INIT_CONFIGURATION[name]
+    assert len(facts) == 13 and facts["hidden_size"] in (768, 1024) and facts["vocab_size"] == 21128
+    assert NeZhaConfig(**facts) == NeZhaConfig.from_pretrained(name)

@@ -188,3 +188,25 @@ def test_attentions_and_hidden_states_come_out_of_a_traced_model(build, ids):
     assert [len(part) for part in traced[2:]] == [3, 2]
     for got, expected in zip(traced[2] + traced[3], truth[2] + truth[3]):
         assert error(got.numpy(), expected.numpy()) <= ROUNDING
+
+
+@pytest.mark.skipif(
+    paddle.__version__.startswith("2."), reason="Paddle 2.6's default tracer fails; full_graph=True there"
+)
+@pytest.mark.parametrize("kind", [NeZhaForMaskedLM, NeZhaForSequenceClassification], ids=lambda kind: kind.__name__)
+def test_the_default_tracer_serves_every_shape_and_trains(kind, build, ids):
+    model, plain = build(kind), build(kind)
+    plain.set_state_dict(model.state_dict())
+    traced = paddle.jit.to_static(model)
+    for shape in [(1, 1), (3, 17), (2, 200)]:
+        given = inputs(ids, shape)
+        assert_equal([x.numpy() for x in as_list(traced(*given))], plain(*given), ROUNDING)
+    if kind is NeZhaForSequenceClassification:
+        losses = []
+        for one in (traced, plain):
+            one.train()
+            loss, _ = one(ids(2, 7, low=5, high=6), labels=paddle.to_tensor([0, 1]))
+            loss.backward()
+            losses.append((float(loss), one.nezha.embeddings.word_embeddings.weight.grad.numpy()))
+        assert losses[0][0] == pytest.approx(losses[1][0], rel=1e-5)
+        assert error(losses[0][1], losses[1][1]) <= ROUNDING
