@@ -1,27 +1,29 @@
 """Every tensor accounted for: which parameter it became, and one error for all that do not fit."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, Optional
+from functools import cached_property
+from typing import NamedTuple, Optional, Union
 
 import numpy as np
 
-from .arrays import widened
 from .dialects import Dialect, detect, dropped
 from .errors import CheckpointError
 from .names import ABSOLUTE_TABLE, HEAD_PARTS, RELATIVE_TABLES, TIES, bare
+from .stored import Held, Stored, Turned, Widened, same_values
 
 
 @dataclass
 class Account:
     """What became of each tensor of a checkpoint and of each parameter of a model.
 
-    `arrays` holds what was loaded, by the parameter's name, in the stored precision (bfloat16 as float32).
-    Turned arrays are views. A tied parameter is the very array of its partner.
+    `tensors` holds what was found for each parameter, by its name and in its layout, still in the file: `read` and
+    `arrays` fetch the numbers, in the stored precision (bfloat16 as float32). A tied parameter is the very tensor of
+    its partner.
     """
 
     dialect: str
-    arrays: dict[str, np.ndarray] = field(default_factory=dict)
+    tensors: dict[str, Stored] = field(default_factory=dict)
     renamed: dict[str, str] = field(default_factory=dict)  # tensor -> parameter
     turned: list[str] = field(default_factory=list)  # parameters that were [out, in] in the file
     widened: list[str] = field(default_factory=list)  # parameters that were bfloat16 in the file
@@ -38,10 +40,35 @@ class Account:
         """Whether every parameter has its value (or is allowed to be new) and every tensor its place."""
         return not (self.missing or self.unexpected or self.misshaped or self.not_finite or self.conflicts)
 
+    def read(self) -> Iterator[tuple[str, np.ndarray]]:
+        """Each parameter's name and its numbers, one tensor in memory at a time; a tied parameter comes once, under the
+        name of what it is tied to.
+
+        Raises:
+            CheckpointError: after the last one, if numbers were not finite; the message lists all of those.
+        """
+        seen: set[int] = set()
+        for name, tensor in self.tensors.items():
+            if id(tensor) not in seen:
+                seen.add(id(tensor))
+                array = tensor.read()
+                if array.size and not np.isfinite([array.min(), array.max()]).all():  # NaN passes through both
+                    self.not_finite.append(name)
+                yield name, array
+        if self.not_finite:
+            raise CheckpointError(_message(self), self)
+
+    @cached_property
+    def arrays(self) -> dict[str, np.ndarray]:
+        """All of `tensors`, read."""
+        once = {id(tensor): tensor for tensor in self.tensors.values()}
+        read = {key: tensor.read() for key, tensor in once.items()}
+        return {name: read[id(tensor)] for name, tensor in self.tensors.items()}
+
     def summary(self) -> str:
         """One line for people."""
         parts = [
-            f"{len(self.arrays)} parameters loaded from {self.dialect} names"
+            f"{len(self.tensors)} parameters loaded from {self.dialect} names"
             f" ({len(self.renamed)} renamed, {len(self.turned)} turned)"
         ]
         if self.widened:
@@ -73,16 +100,17 @@ class Account:
 
 def reconcile(
     expected: Mapping[str, tuple[int, ...]],
-    found: Mapping[str, np.ndarray],
+    found: Mapping[str, Union[np.ndarray, Stored]],
     *,
     dialect: Optional[Dialect] = None,
     new_allowed: Iterable[str] = (),
+    check_values: bool = True,
 ) -> Account:
     """Gives each parameter its tensor, or says everything that stands in the way.
 
     Args:
         expected: shapes by our names (`parameter_shapes`).
-        found: a file's tensors by their names, in any dialect, with any prefix.
+        found: a file's tensors by their names, in any dialect, with any prefix; in memory or still stored.
         dialect: whose names they are; None detects it.
         new_allowed: prefixes of parts (`classifier.`, `pooler.`) that the checkpoint may lack as a whole. Of
             a part that is there, everything must be.
@@ -97,37 +125,50 @@ def reconcile(
     dialect = dialect or detect(found)
     account = Account(dialect.name)
     wanted = {bare(name): name for name in expected}
-    claims = _claims(account, wanted, found, dialect)
+    stored = {name: Held(item) if isinstance(item, np.ndarray) else item for name, item in found.items()}
+    claims = _claims(account, wanted, stored, dialect)
     for ours, name in wanted.items():
-        array = _chosen(account, name, claims.get(ours, []))
-        if array is not None:
-            _accept(account, name, tuple(expected[name]), array)
+        tensor = _chosen(account, name, claims.get(ours, []))
+        if tensor is not None:
+            _accept(account, name, tuple(expected[name]), tensor)
     _settle_ties(account, wanted, claims)
     _settle_absent(account, wanted, claims, tuple(new_allowed))
+    if check_values:
+        _check_values(account)
     if not account.complete:
         raise CheckpointError(_message(account), account)
     return account
 
 
+def _check_values(account: Account) -> None:
+    """Reads everything once; what is not finite is noted, and refused with the rest."""
+    try:
+        for _ in account.read():
+            pass
+    except CheckpointError:
+        if not account.not_finite:  # not ours: a tensor that cannot be read
+            raise
+
+
 class _Claim(NamedTuple):
-    tensor: str  # its name in the file
-    array: np.ndarray  # in our layout
+    name: str  # in the file
+    tensor: Stored  # in our layout
     turned: bool
 
 
 def _claims(
-    account: Account, wanted: Mapping[str, str], found: Mapping[str, np.ndarray], dialect: Dialect
+    account: Account, wanted: Mapping[str, str], found: Mapping[str, Stored], dialect: Dialect
 ) -> dict[str, list[_Claim]]:
     """The tensors that mean each wanted parameter; the others go to `dropped` or `unexpected`."""
     claims: dict[str, list[_Claim]] = {}
-    for name, array in found.items():
+    for name, tensor in found.items():
         weight, why = dialect.to_ours(name), dropped(name)
         if why is not None:
             account.dropped[name] = why
         elif weight is None:
             account.unexpected.append(name)
         elif weight.ours in wanted:
-            claim = _Claim(name, array.T if weight.turned else array, weight.turned)
+            claim = _Claim(name, Turned(tensor) if weight.turned else tensor, weight.turned)
             claims.setdefault(weight.ours, []).append(claim)
         elif _part(weight.ours) and not any(_part(ours) == _part(weight.ours) for ours in wanted):
             account.dropped[name] = f"of another head ({_part(weight.ours)})"
@@ -141,48 +182,46 @@ def _part(ours: str) -> str:
     return next((part[:-1] for part in HEAD_PARTS if ours.startswith(part)), "")
 
 
-def _chosen(account: Account, name: str, claims: list[_Claim]) -> Optional[np.ndarray]:
-    """The one array for a parameter, or None when nothing or more than one thing claims it."""
+def _chosen(account: Account, name: str, claims: list[_Claim]) -> Optional[Stored]:
+    """The one tensor for a parameter, or None when nothing or more than one thing claims it."""
     if not claims:
         return None
     first = claims[0]
     for other in claims[1:]:
-        if not np.array_equal(first.array, other.array):
-            account.conflicts[name] = f"{first.tensor} and {other.tensor}"
+        if not same_values(first.tensor, other.tensor):
+            account.conflicts[name] = f"{first.name} and {other.name}"
             return None
-        account.dropped[other.tensor] = "a second copy"
-    if first.tensor != name:
-        account.renamed[first.tensor] = name
+        account.dropped[other.name] = "a second copy"
+    if first.name != name:
+        account.renamed[first.name] = name
     if first.turned:
         account.turned.append(name)
-    return first.array
+    return first.tensor
 
 
-def _accept(account: Account, name: str, shape: tuple[int, ...], array: np.ndarray) -> None:
-    if array.dtype == np.uint16:  # Paddle's bfloat16: no parameter is an integer
+def _accept(account: Account, name: str, shape: tuple[int, ...], tensor: Stored) -> None:
+    if tensor.dtype == np.uint16:  # Paddle's bfloat16: no parameter is an integer
         account.widened.append(name)
-        array = widened(array)
-    if array.dtype.kind != "f":
-        account.misshaped[name] = f"expected {list(shape)}, found {list(array.shape)} of {array.dtype}"
-    elif array.shape != shape:
-        account.misshaped[name] = f"expected {list(shape)}, found {list(array.shape)}"
-    elif array.size and not np.isfinite([array.min(), array.max()]).all():  # NaN passes through both
-        account.not_finite.append(name)
+        tensor = Widened(tensor)
+    if tensor.dtype.kind != "f":
+        account.misshaped[name] = f"expected {list(shape)}, found {list(tensor.shape)} of {tensor.dtype}"
+    elif tuple(tensor.shape) != shape:
+        account.misshaped[name] = f"expected {list(shape)}, found {list(tensor.shape)}"
     else:
-        account.arrays[name] = array
+        account.tensors[name] = tensor
 
 
 def _settle_ties(account: Account, wanted: Mapping[str, str], claims: Mapping[str, list[_Claim]]) -> None:
     for tied, partner in TIES.items():
         if tied not in wanted or partner not in wanted:
             continue
-        shared, own = account.arrays.get(wanted[partner]), account.arrays.get(wanted[tied])
+        shared, own = account.tensors.get(wanted[partner]), account.tensors.get(wanted[tied])
         if shared is None or (own is None and tied in claims):
             continue
-        if own is None or own is shared or np.array_equal(own, shared):
-            account.arrays[wanted[tied]] = shared
+        if own is None or same_values(own, shared):
+            account.tensors[wanted[tied]] = shared
         else:
-            both = f"{claims[tied][0].tensor} and {claims[partner][0].tensor}"
+            both = f"{claims[tied][0].name} and {claims[partner][0].name}"
             account.conflicts[wanted[tied]] = f"{both}, which are one parameter"
 
 
@@ -194,7 +233,7 @@ def _settle_absent(
 ) -> None:
     absent = [part for part in new_allowed if not any(ours.startswith(part) for ours in claims)]
     for ours, name in wanted.items():
-        if ours in claims or name in account.arrays:
+        if ours in claims or name in account.tensors:
             continue
         part = next((part for part in absent if ours.startswith(part)), None)
         if part is None:

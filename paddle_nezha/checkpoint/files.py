@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import Enum
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -107,6 +108,24 @@ class Span(NamedTuple):
                 f"character, but does not ({error}). Download or copy the file again."
             ) from None
         return copied
+
+
+def beside(file: Path, name: str) -> Path:
+    """The file `name` in the folder of `file`, which may be no link to somewhere else.
+
+    The blobs of a Hugging Face cache are the one exception: its folders hold nothing but links to them.
+
+    Raises:
+        CheckpointError: a link that leaves the folder.
+    """
+    folder = file.parent.resolve()
+    path, target = folder / name, (folder / name).resolve()
+    if target.parent not in (folder, folder.parent.parent / "blobs"):
+        raise CheckpointError(
+            f"{file} was refused: it goes through {name}, a link to {target}, which lies outside its folder. "
+            "Put the file itself there."
+        )
+    return path
 
 
 @contextmanager

@@ -9,7 +9,8 @@ is an integer, widens it to float32.
 
 import pickle as op  # only for the names of the opcodes; nothing here pickles or unpickles
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -45,16 +46,28 @@ _ALLOWED: pickles.AllowList = {
 
 
 def read(path: PathLike) -> dict[str, np.ndarray]:
-    """Reads a state dict without running anything in it.
+    """All of `open_file`, read: each array is copied once, and one stored under two names is one array.
 
-    Each array is copied once, straight from the file: beyond the result it costs less than one MiB.
+    Raises:
+        As `open_file`.
+    """
+    with open_file(path) as stored:
+        once = {id(part): part for part in stored.values()}
+        read_once = {key: part.read() for key, part in once.items()}
+        return {name: read_once[id(part)] for name, part in stored.items()}
+
+
+@contextmanager
+def open_file(path: PathLike) -> Iterator[dict[str, StoredArray]]:
+    """A state dict, understood without running anything in it, its arrays still in the file.
 
     Args:
         path: a file that `paddle.save` wrote (protocol 2, 3 or 4) from a state dict, a dict of Tensors or of
             arrays, or one Tensor.
 
-    Returns:
-        Arrays by name, in the file's order, each in its stored dtype (bfloat16 as uint16, see above).
+    Yields:
+        Arrays by name, in the file's order, each of its stored dtype (bfloat16 as uint16, see above), to be read inside
+        the block.
 
     Raises:
         CheckpointError: truncated, damaged, another format, a name that only code would need, or not a flat
@@ -65,7 +78,8 @@ def read(path: PathLike) -> dict[str, np.ndarray]:
         source = Source(file, path)
         _check_start(source)
         stored = _state_dict(pickles.load(source, _ALLOWED), source)
-        return _arrays(stored, source)
+        _check_size(stored, source)
+        yield stored
 
 
 def _check_start(source: Source) -> None:
@@ -113,16 +127,13 @@ def _is_pair(value: Any) -> bool:
     return type(value) is tuple and len(value) == 2 and type(value[0]) is str and _is_array(value[1])
 
 
-def _arrays(stored: dict[str, StoredArray], source: Source) -> dict[str, np.ndarray]:
-    once = {id(part): part for part in stored.values()}
-    claimed = sum(part.nbytes for part in once.values())
+def _check_size(stored: dict[str, StoredArray], source: Source) -> None:
+    claimed = sum({id(part): part.nbytes for part in stored.values()}.values())
     if claimed > source.size:  # many arrays over the same bytes
         raise CheckpointError(
             f"{source.path} was refused: its arrays claim {claimed} bytes, but the file holds {source.size}. "
             "No honest writer stores arrays that share their bytes."
         )
-    read_once = {key: part.read() for key, part in once.items()}
-    return {name: read_once[id(part)] for name, part in stored.items()}
 
 
 def write(path: PathLike, arrays: Mapping[str, np.ndarray]) -> None:

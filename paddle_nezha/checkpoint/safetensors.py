@@ -8,7 +8,8 @@ import json
 import os
 import struct
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional
 
@@ -18,19 +19,45 @@ from safetensors.numpy import save_file
 
 from .arrays import check_writable, widened
 from .errors import CheckpointError, PathLike, foreign, truncated
-from .files import Form, Source, replaced
+from .files import Form, Source, beside, replaced
 
 _INDEX_SUFFIX = ".safetensors.index.json"
 _MAX_INDEX = 64 << 20
 _MAX_HEADER = 100_000_000  # the format's own limit
-_READABLE = frozenset(("BOOL", "I8", "U8", "I16", "U16", "I32", "U32", "I64", "U64", "F16", "BF16", "F32", "F64"))
+# The format's dtypes that NumPy has, and bfloat16 as the float32 it is read as.
+_DTYPES = {
+    "BOOL": np.dtype("?"),
+    "I8": np.dtype("i1"),
+    "U8": np.dtype("u1"),
+    "I16": np.dtype("i2"),
+    "U16": np.dtype("u2"),
+    "I32": np.dtype("i4"),
+    "U32": np.dtype("u4"),
+    "I64": np.dtype("i8"),
+    "U64": np.dtype("u8"),
+    "F16": np.dtype("f2"),
+    "BF16": np.dtype("f4"),
+    "F32": np.dtype("f4"),
+    "F64": np.dtype("f8"),
+}
 
 
 def read(path: PathLike) -> dict[str, np.ndarray]:
-    """Reads all tensors of a file, an index (`*.safetensors.index.json`) or a folder that holds either.
+    """All of `open_file`, read.
 
-    Returns:
-        Arrays by name, in their stored dtype; bfloat16 as float32, its exact value.
+    Raises:
+        As `open_file`.
+    """
+    with open_file(path) as stored:
+        return {name: tensor.read() for name, tensor in stored.items()}
+
+
+@contextmanager
+def open_file(path: PathLike) -> Iterator[dict[str, "StoredTensor"]]:
+    """The tensors of a file, an index (`*.safetensors.index.json`) or a folder that holds either.
+
+    Yields:
+        Tensors by name, to be read inside the block, of their stored dtype; bfloat16 as float32, its exact value.
 
     Raises:
         CheckpointError: truncated, damaged, another format, an index and shards that disagree, a shard
@@ -38,7 +65,9 @@ def read(path: PathLike) -> dict[str, np.ndarray]:
         OSError: there is no such file, or it cannot be opened.
     """
     place = _locate(Path(path))
-    return _read_sharded(place) if place.name.endswith(_INDEX_SUFFIX) else _read_one(place)
+    with ExitStack() as stack:
+        sharded = place.name.endswith(_INDEX_SUFFIX)
+        yield _open_sharded(place, stack) if sharded else _open_one(place, stack)
 
 
 def read_metadata(path: PathLike) -> dict[str, str]:
@@ -131,57 +160,70 @@ def _header(source: Source) -> tuple[dict[str, Any], int]:
     return entries, source.position
 
 
-def _read_one(path: Path) -> dict[str, np.ndarray]:
-    with _opened(path) as file:
-        dtypes = {name: file.get_slice(name).get_dtype() for name in file.keys()}
-        others = [f"{name} ({dtype})" for name, dtype in dtypes.items() if dtype not in _READABLE]
-        if others:
-            raise CheckpointError(
-                f"{path} holds tensors of a dtype that NumPy has not: {', '.join(others)}. Expected whole "
-                "numbers, float16, bfloat16, float32 or float64; convert it with the library that wrote it."
-            )
-        arrays = {name: file.get_tensor(name) for name, dtype in dtypes.items() if dtype != "BF16"}
-    half = [name for name, dtype in dtypes.items() if dtype == "BF16"]
-    if half:
-        arrays.update(_read_bfloat16(path, half))
-    return {name: arrays[name] for name in dtypes}
+@dataclass(frozen=True)
+class StoredTensor:
+    """One tensor of an open file."""
+
+    path: Path
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    half: bool  # bfloat16 in the file
+    _file: Any
+
+    def read(self) -> np.ndarray:
+        """The numbers: an array of its own."""
+        return _read_bfloat16(self.path, self.name) if self.half else self._file.get_tensor(self.name)
 
 
-def _read_bfloat16(path: Path, names: list[str]) -> dict[str, np.ndarray]:
+def _open_one(path: Path, stack: ExitStack) -> dict[str, StoredTensor]:
+    file = stack.enter_context(_opened(path))
+    slices = {name: file.get_slice(name) for name in file.keys()}
+    others = [f"{name} ({part.get_dtype()})" for name, part in slices.items() if part.get_dtype() not in _DTYPES]
+    if others:
+        raise CheckpointError(
+            f"{path} holds tensors of a dtype that NumPy has not: {', '.join(others)}. Expected whole "
+            "numbers, float16, bfloat16, float32 or float64; convert it with the library that wrote it."
+        )
+    return {
+        name: StoredTensor(
+            path, name, tuple(part.get_shape()), _DTYPES[part.get_dtype()], part.get_dtype() == "BF16", file
+        )
+        for name, part in slices.items()
+    }
+
+
+def _read_bfloat16(path: Path, name: str) -> np.ndarray:
     with open(path, "rb") as file:
         source = Source(file, path)
         entries, begin = _header(source)
-        return {name: _bfloat16(source, begin, entries[name]) for name in names}
-
-
-def _bfloat16(source: Source, begin: int, entry: dict[str, Any]) -> np.ndarray:
-    start, end = entry["data_offsets"]
-    source.position = source.file.seek(begin + start)
-    bits = np.empty(end - start, np.uint8)
-    source.skip(end - start, Form.BYTES).copy_to(bits)
-    return widened(bits.view("<u2")).reshape(entry["shape"])
+        start, end = entries[name]["data_offsets"]
+        source.position = source.file.seek(begin + start)
+        bits = np.empty(end - start, np.uint8)
+        source.skip(end - start, Form.BYTES).copy_to(bits)
+        return widened(bits.view("<u2")).reshape(entries[name]["shape"])
 
 
 # Several files and their index
 
 
-def _read_sharded(index: Path) -> dict[str, np.ndarray]:
+def _open_sharded(index: Path, stack: ExitStack) -> dict[str, StoredTensor]:
     places = _weight_map(index)
-    arrays: dict[str, np.ndarray] = {}
+    tensors: dict[str, StoredTensor] = {}
     for shard in sorted(set(places.values())):
-        for name, array in _read_one(index.parent / shard).items():
+        for name, tensor in _open_one(beside(index, shard), stack).items():
             if places.get(name) != shard:
                 raise CheckpointError(
                     f"{index} does not place {name!r} in {shard}, but that file holds it. "
                     "The index and the shards are not of one checkpoint: download the folder again."
                 )
-            arrays[name] = array
-    absent = [f"{name} ({shard})" for name, shard in places.items() if name not in arrays]
+            tensors[name] = tensor
+    absent = [f"{name} ({shard})" for name, shard in places.items() if name not in tensors]
     if absent:
         raise CheckpointError(
             f"{index} names tensors that its shards do not hold: {', '.join(absent)}. Download the folder again."
         )
-    return {name: arrays[name] for name in places}
+    return {name: tensors[name] for name in places}
 
 
 def _weight_map(index: Path) -> dict[str, str]:

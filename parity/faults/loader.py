@@ -18,6 +18,7 @@ import torch_ref
 from paddle_nezha.checkpoint import account, arrays, dialects, pdparams, reconcile
 from paddle_nezha.checkpoint import safetensors as files
 from paddle_nezha.checkpoint.names import parameter_shapes
+from paddle_nezha.checkpoint.stored import Held, Stored
 from paddle_nezha.config import NeZhaConfig
 from parity.cases import Sample, make_sample
 from parity.faults.base import Fault, find_case
@@ -139,8 +140,8 @@ def _values(change: "Callable[[str, np.ndarray], np.ndarray]") -> Plant:
     """Other values for a parameter, once it has its tensor: `change(name, array)`."""
     original = account._accept
 
-    def accept(found: Any, name: str, shape: "tuple[int, ...]", array: np.ndarray) -> None:
-        original(found, name, shape, change(name, array))
+    def accept(found: Any, name: str, shape: "tuple[int, ...]", tensor: Stored) -> None:
+        original(found, name, shape, Held(change(name, tensor.read())))
 
     return lambda _: mock.patch.object(account, "_accept", accept)
 
