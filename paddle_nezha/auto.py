@@ -6,7 +6,7 @@ from typing import Any
 from paddle_nezha import heads
 from paddle_nezha.config import NeZhaConfig
 from paddle_nezha.model import NeZhaModel, NeZhaPretrainedModel
-from paddle_nezha.pretrained import Folder, read_arrays, weight_file
+from paddle_nezha.pretrained import Folder, open_weights, weight_file
 
 # Canonical names of the heads, used in reports and on command lines.
 MODEL_CLASSES: "dict[str, type[NeZhaPretrainedModel]]" = {
@@ -34,7 +34,8 @@ def head_of(folder: Folder) -> str:
         for head, kind in MODEL_CLASSES.items():
             if kind.__name__.lower().replace("nezha", "") == ending:
                 return head
-    names = read_arrays(weight_file(Path(folder)))
+    with open_weights(weight_file(Path(folder))) as tensors:
+        names = list(tensors)
     has_words, has_relation = (
         any(part in name for name in names) for part in ("cls.predictions.", "cls.seq_relationship.")
     )

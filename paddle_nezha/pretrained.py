@@ -3,13 +3,16 @@
 import copy
 import logging
 import os
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Union
+from typing import Any, Optional, Union
 
 import numpy as np
 
 from paddle_nezha._paddle import nn, paddle
 from paddle_nezha.checkpoint import TIES, CheckpointError, pdparams, reconcile, safetensors
+from paddle_nezha.checkpoint.stored import Stored
 from paddle_nezha.config import NEZHA_PRETRAINED_RESOURCE_FILES_MAP, NeZhaConfig
 
 Folder = Union[str, os.PathLike]
@@ -28,7 +31,15 @@ class PretrainedLayer(nn.Layer):
     """`from_pretrained` and `save_pretrained` for the base model and every head."""
 
     @classmethod
-    def from_pretrained(cls, name_or_folder: Folder, *, train: bool = False, **config_overrides: Any) -> Any:
+    def from_pretrained(
+        cls,
+        name_or_folder: Folder,
+        *,
+        train: bool = False,
+        dtype: Optional[str] = None,
+        ignore_mismatched_sizes: bool = False,
+        **config_overrides: Any,
+    ) -> Any:
         """A model with the weights of a folder.
 
         Args:
@@ -36,6 +47,8 @@ class PretrainedLayer(nn.Layer):
                 weights
                 (`model.safetensors`, one file or sharded, or `model_state.pdparams`).
             train: leave the model in train mode, with dropout; by default it is in eval mode.
+            dtype: "float32" (what Paddle builds unless told otherwise), "float64", "float16" or "bfloat16".
+            ignore_mismatched_sizes: draw at random, and report, what has another shape in the file; else it is refused.
             config_overrides: settings that win over the config's, such as ``num_labels=5``.
 
         Returns:
@@ -51,7 +64,10 @@ class PretrainedLayer(nn.Layer):
         config = cls.config_class.from_pretrained(folder, **config_overrides)
         file = weight_file(folder)
         model = cls(config)
-        model.load_arrays(read_arrays(file), source=str(file))
+        if dtype is not None:
+            model.to(dtype=dtype)
+        with open_weights(file) as tensors:
+            model._fill(tensors, str(file), ignore_mismatched_sizes)
         model.train() if train else model.eval()
         return model
 
@@ -61,15 +77,35 @@ class PretrainedLayer(nn.Layer):
         Raises:
             CheckpointError: what does not fit, all of it. Nothing is set then.
         """
+        self._fill(arrays, source, check_first=True)
+
+    def _fill(
+        self,
+        tensors: "Mapping[str, Union[np.ndarray, Stored]]",
+        source: str,
+        ignore_mismatched_sizes: bool = False,
+        check_first: bool = False,
+    ) -> None:
+        """Sets the parameters, one tensor in memory at a time.
+
+        Args:
+            check_first: read everything before anything is set. Without it numbers that are not finite are found while
+                the model is filled, which is then of no use.
+        """
         parameters: "dict[str, Any]" = self.state_dict()
         shapes = {name: tuple(parameter.shape) for name, parameter in parameters.items()}
         try:
-            account = reconcile(shapes, arrays, new_allowed=_MAY_BE_NEW)
+            account = reconcile(
+                shapes,
+                tensors,
+                new_allowed=_MAY_BE_NEW,
+                ignore_mismatched_sizes=ignore_mismatched_sizes,
+                check_values=check_first,
+            )
+            for name, array in account.read():
+                _set(parameters[name], array)
         except CheckpointError as error:
             raise CheckpointError(f"{source}: {error}", error.account) from None
-        for name, array in account.arrays.items():
-            parameter = parameters[name]
-            parameter.set_value(paddle.to_tensor(array).astype(parameter.dtype))
         if account.new:
             logger.warning("%s: %s", source, account.summary())
 
@@ -98,6 +134,13 @@ class PretrainedLayer(nn.Layer):
             safetensors.write(Path(folder) / SAFETENSORS_NAME, untied)
 
 
+def _set(parameter: Any, array: np.ndarray) -> None:
+    if str(parameter.dtype).endswith(array.dtype.name):
+        parameter.set_value(array)
+    else:
+        parameter.set_value(paddle.to_tensor(array).astype(parameter.dtype))
+
+
 def _arrays(parameters: "dict[str, Any]") -> "dict[str, np.ndarray]":
     """NumPy arrays of parameters; one that bears two names gives one array. bfloat16, which NumPy lacks, as float32."""
     once: "dict[int, np.ndarray]" = {}
@@ -122,9 +165,9 @@ def weight_file(folder: Path) -> Path:
     raise FileNotFoundError(f"No weights in {folder}: looked for {', '.join(names)}; the folder holds {found}.")
 
 
-def read_arrays(file: Path) -> "dict[str, np.ndarray]":
-    """The tensors of a weight file by its own names; nothing in it is executed."""
-    return pdparams.read(file) if file.suffix == ".pdparams" else safetensors.read(file)
+def open_weights(file: Path) -> "AbstractContextManager[Mapping[str, Stored]]":
+    """The tensors of a weight file by its own names, still in the file; nothing in it is executed."""
+    return pdparams.open_file(file) if file.suffix == ".pdparams" else safetensors.open_file(file)
 
 
 def _refuse_bare_name(folder: Path) -> None:

@@ -16,7 +16,6 @@ from typing import Any, Optional
 import numpy as np
 
 import torch_ref
-from paddle_nezha._paddle import paddle
 from paddle_nezha.auto import MODEL_CLASSES, head_of
 from paddle_nezha.checkpoint import pdparams
 from paddle_nezha.config import NeZhaConfig
@@ -137,12 +136,7 @@ def judge_arithmetic_of(subject: Subject, device: str = "cpu") -> "list[Row]":
 
 
 def _paddle_side(subject: Subject, dtype: str) -> PaddleSide:
-    before = paddle.get_default_dtype()
-    paddle.set_default_dtype(dtype)  # so that a float64 checkpoint is not rounded on the way
-    try:
-        model = MODEL_CLASSES[subject.head].from_pretrained(subject.folder, **_NO_DROPOUT)
-    finally:
-        paddle.set_default_dtype(before)
+    model = MODEL_CLASSES[subject.head].from_pretrained(subject.folder, dtype=dtype, **_NO_DROPOUT)
     return PaddleSide(subject.config, subject.head, dtype, model)
 
 

@@ -104,6 +104,7 @@ def reconcile(
     *,
     dialect: Optional[Dialect] = None,
     new_allowed: Iterable[str] = (),
+    ignore_mismatched_sizes: bool = False,
     check_values: bool = True,
 ) -> Account:
     """Gives each parameter its tensor, or says everything that stands in the way.
@@ -114,6 +115,8 @@ def reconcile(
         dialect: whose names they are; None detects it.
         new_allowed: prefixes of parts (`classifier.`, `pooler.`) that the checkpoint may lack as a whole. Of
             a part that is there, everything must be.
+        ignore_mismatched_sizes: count what has another shape as new, in place of refusing it.
+        check_values: read every tensor now and refuse what is not finite; without it `Account.read` does.
 
     Returns:
         The account, complete.
@@ -131,9 +134,12 @@ def reconcile(
         tensor = _chosen(account, name, claims.get(ours, []))
         if tensor is not None:
             _accept(account, name, tuple(expected[name]), tensor)
+    if ignore_mismatched_sizes:
+        account.new.update({name: f"{name} ({what})" for name, what in account.misshaped.items()})
+        account.misshaped.clear()
     _settle_ties(account, wanted, claims)
     _settle_absent(account, wanted, claims, tuple(new_allowed))
-    if check_values:
+    if check_values or not account.complete:  # a refusal tells everything
         _check_values(account)
     if not account.complete:
         raise CheckpointError(_message(account), account)

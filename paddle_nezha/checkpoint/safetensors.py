@@ -19,7 +19,7 @@ from safetensors.numpy import save_file
 
 from .arrays import check_writable, widened
 from .errors import CheckpointError, PathLike, foreign, truncated
-from .files import Form, Source, beside, replaced
+from .files import Form, Source, Span, beside, replaced
 
 _INDEX_SUFFIX = ".safetensors.index.json"
 _MAX_INDEX = 64 << 20
@@ -162,46 +162,41 @@ def _header(source: Source) -> tuple[dict[str, Any], int]:
 
 @dataclass(frozen=True)
 class StoredTensor:
-    """One tensor of an open file."""
+    """One tensor of an open file, read from its place: the library maps whole files into memory."""
 
-    path: Path
-    name: str
     shape: tuple[int, ...]
     dtype: np.dtype
-    half: bool  # bfloat16 in the file
-    _file: Any
+    stored: str  # the format's name of the dtype
+    _source: Source
+    _offset: int
+    _length: int
 
     def read(self) -> np.ndarray:
         """The numbers: an array of its own."""
-        return _read_bfloat16(self.path, self.name) if self.half else self._file.get_tensor(self.name)
+        content = np.empty(self._length, np.uint8)
+        Span(self._source, self._offset, self._length, Form.BYTES).copy_to(content)
+        if self.stored == "BF16":
+            return widened(content.view("<u2")).reshape(self.shape)
+        return content.view(self.dtype.newbyteorder("<")).astype(self.dtype, copy=False).reshape(self.shape)
 
 
 def _open_one(path: Path, stack: ExitStack) -> dict[str, StoredTensor]:
-    file = stack.enter_context(_opened(path))
-    slices = {name: file.get_slice(name) for name in file.keys()}
-    others = [f"{name} ({part.get_dtype()})" for name, part in slices.items() if part.get_dtype() not in _DTYPES]
+    with _opened(path) as file:  # checks the header
+        dtypes = {name: file.get_slice(name).get_dtype() for name in file.keys()}
+    others = [f"{name} ({dtype})" for name, dtype in dtypes.items() if dtype not in _DTYPES]
     if others:
         raise CheckpointError(
             f"{path} holds tensors of a dtype that NumPy has not: {', '.join(others)}. Expected whole "
             "numbers, float16, bfloat16, float32 or float64; convert it with the library that wrote it."
         )
-    return {
-        name: StoredTensor(
-            path, name, tuple(part.get_shape()), _DTYPES[part.get_dtype()], part.get_dtype() == "BF16", file
-        )
-        for name, part in slices.items()
-    }
-
-
-def _read_bfloat16(path: Path, name: str) -> np.ndarray:
-    with open(path, "rb") as file:
-        source = Source(file, path)
-        entries, begin = _header(source)
+    source = Source(stack.enter_context(open(path, "rb")), path)
+    entries, begin = _header(source)
+    tensors = {}
+    for name, dtype in dtypes.items():
         start, end = entries[name]["data_offsets"]
-        source.position = source.file.seek(begin + start)
-        bits = np.empty(end - start, np.uint8)
-        source.skip(end - start, Form.BYTES).copy_to(bits)
-        return widened(bits.view("<u2")).reshape(entries[name]["shape"])
+        shape = tuple(entries[name]["shape"])
+        tensors[name] = StoredTensor(shape, _DTYPES[dtype], dtype, source, begin + start, end - start)
+    return tensors
 
 
 # Several files and their index
