@@ -180,7 +180,8 @@ def relative_attention(
     """
     if attention_form(key_table, want_probs) == "blocked":
         fixed = _Fixed(key_table, value_table, visible, dropout)
-        context = _BlockedAttention.apply(query, key, value, fixed)
+        # One input in place of three: Paddle cannot leave one of several out when few parameters are asked for.
+        context = _BlockedAttention.apply(paddle.stack([query, key, value]), fixed)
         if not context.stop_gradient:
             context.register_hook(_only_once())
         return context, None
@@ -223,7 +224,8 @@ class _BlockedAttention(paddle.autograd.PyLayer):
     """The same arithmetic a block of queries at a time, with a backward of its own."""
 
     @staticmethod
-    def forward(ctx, query: Tensor, key: Tensor, value: Tensor, fixed: _Fixed) -> Tensor:
+    def forward(ctx, packed: Tensor, fixed: _Fixed) -> Tensor:
+        query, key, value = packed.unbind(0)
         kept, contexts, factors = [], [], []
         small = math.prod(query.shape[:3]) * key.shape[2] <= _KEPT_ELEMENTS
         for block in _blocks(query, key, fixed):
@@ -235,15 +237,14 @@ class _BlockedAttention(paddle.autograd.PyLayer):
                 factors.append(paddle.rand(probs.shape, "float32") >= fixed.dropout)
                 probs = probs * block.dropout_factor(factors[-1])
             contexts.append(relative_context(probs, value, block.value_positions))
-        ctx.save_for_backward(query, key, value)
-        # Paddle wants None, not a gradient, for a frozen input.
-        ctx.frozen = [tensor.stop_gradient for tensor in (query, key, value)]
+        ctx.save_for_backward(packed)
         ctx.fixed, ctx.factors, ctx.kept = fixed, factors, kept
         return _join(contexts)
 
     @staticmethod
-    def backward(ctx, grad: Tensor) -> "tuple[Optional[Tensor], ...]":
-        query, key, value = ctx.saved_tensor()
+    def backward(ctx, grad: Tensor) -> Tensor:
+        (packed,) = ctx.saved_tensor()
+        query, key, value = packed.unbind(0)
         scale = 1.0 / math.sqrt(query.shape[-1])
         # Row sums as products: Paddle's `sum` adds one number after another, and here the rest is small.
         ones = paddle.ones([key.shape[2], 1], key.dtype)
@@ -261,8 +262,7 @@ class _BlockedAttention(paddle.autograd.PyLayer):
             grad_scores = grad_probs.subtract_(paddle.matmul(grad_probs * probs, ones)).multiply_(probs)
             grad_queries.append(relative_context(grad_scores, key, block.key_positions))
             grad_key = _accumulate(grad_key, paddle.matmul(grad_scores, block.query, transpose_x=True))
-        grads = (_join(grad_queries) * scale, grad_key * scale, grad_value)
-        return tuple(None if frozen else item for frozen, item in zip(ctx.frozen, grads))
+        return paddle.stack([_join(grad_queries) * scale, grad_key * scale, grad_value])
 
 
 def _accumulate(total: Tensor, term: Tensor) -> Tensor:

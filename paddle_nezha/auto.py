@@ -1,12 +1,13 @@
 """The right class for a folder, without being told."""
 
-from pathlib import Path
 from typing import Any
 
 from paddle_nezha import heads
+from paddle_nezha.checkpoint import open_checkpoint
+from paddle_nezha.checkpoint.heads import head_of_class, head_of_tensors
 from paddle_nezha.config import NeZhaConfig
 from paddle_nezha.model import NeZhaModel, NeZhaPretrainedModel
-from paddle_nezha.pretrained import Folder, open_weights, weight_file
+from paddle_nezha.pretrained import Folder
 
 # Canonical names of the heads, used in reports and on command lines.
 MODEL_CLASSES: "dict[str, type[NeZhaPretrainedModel]]" = {
@@ -27,28 +28,18 @@ def head_of(folder: Folder) -> str:
     Raises:
         ValueError: neither tells; the message says how to choose.
     """
-    config = NeZhaConfig.from_pretrained(folder)
-    for architecture in config.architectures or ():
-        # Hugging Face writes Nezha and PreTraining; a BERT's classes bear the same endings.
-        ending = architecture.lower().replace("nezha", "").replace("bert", "")
-        for head, kind in MODEL_CLASSES.items():
-            if kind.__name__.lower().replace("nezha", "") == ending:
-                return head
-    with open_weights(weight_file(Path(folder))) as tensors:
-        names = list(tensors)
-    has_words, has_relation = (
-        any(part in name for name in names) for part in ("cls.predictions.", "cls.seq_relationship.")
-    )
-    if has_words or has_relation:
-        return "pretraining" if has_words and has_relation else "masked_lm" if has_words else "next_sentence"
-    if any("qa_outputs." in name for name in names):
-        return "question_answering"
-    if any("classifier." in name for name in names):
+    for architecture in NeZhaConfig.from_pretrained(folder).architectures or ():
+        head = head_of_class(architecture)
+        if head:
+            return head
+    with open_checkpoint(folder) as opened:
+        head = head_of_tensors(opened.tensors)
+    if head is None:
         raise ValueError(
             f"{folder} holds a classifier, but its config names no architecture, so it may classify texts, tokens or "
             "choices. Open it with the class you know it to be: NeZhaForSequenceClassification.from_pretrained(folder)."
         )
-    return "model"
+    return head
 
 
 def load(folder: Folder, *, train: bool = False, **config_overrides: Any) -> NeZhaPretrainedModel:

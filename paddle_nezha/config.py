@@ -12,6 +12,8 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Callable, Optional, Union
 
+from paddle_nezha._files import listing, replaced
+
 CONFIG_NAME = "config.json"
 LEGACY_CONFIG_NAME = "model_config.json"  # PaddleNLP before 2.5: init arguments, one model nested in another
 HUAWEI_CONFIG_NAME = "bert_config.json"
@@ -95,7 +97,7 @@ def _optional(check: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
 
 
 def _names(name: str, value: Any) -> list[str]:
-    if isinstance(value, str) or not all(isinstance(item, str) for item in value):
+    if not isinstance(value, (list, tuple)) or not all(isinstance(item, str) for item in value):
         raise ValueError(f"{name} must be a list of class names, but got {value!r}.")
     return list(value)
 
@@ -125,6 +127,12 @@ class _Checked:
     def __setattr__(self, name: str, value: Any) -> None:
         name = ATTRIBUTE_MAP.get(name, name)
         check = _CHECKS.get(name)
+        if check is None and name not in _FIELD_NAMES and not hasattr(type(self), name):
+            near = _nearest(name, _FIELD_NAMES)
+            if near and name not in self.unread:
+                raise AttributeError(f"NeZhaConfig has no setting {name!r}.{near}")
+            self.unread[name] = value  # somebody's own note: kept and written, like an unread key of a file
+            return
         object.__setattr__(self, name, check(name, value) if check else value)
         if name == "num_labels" and len(self.__dict__.get("_id2label", ())) != self.num_labels:
             object.__setattr__(self, "_id2label", {i: f"LABEL_{i}" for i in range(self.num_labels)})
@@ -214,8 +222,8 @@ class NeZhaConfig(_Checked):
         unknown = sorted(set(facts) - _FIELD_NAMES)
         if unknown:
             known = [*_FIELD_NAMES, *ATTRIBUTE_MAP, "use_relative_position", "id2label", "label2id"]
-            hints = "; ".join(f"{name!r}{_nearest(name, known).rstrip()}" for name in unknown)
-            raise TypeError(f"NeZhaConfig has no setting {hints} Known settings: {', '.join(sorted(known))}.")
+            hints = " ".join(f"NeZhaConfig has no setting {name!r}.{_nearest(name, known)}" for name in unknown)
+            raise TypeError(f"{hints} It has: {', '.join(sorted(set(known) - {'unread'}))}.")
         for item in fields(self):
             default = {} if item.name == "unread" else item.default
             setattr(self, item.name, facts.get(item.name, default))
@@ -252,7 +260,10 @@ class NeZhaConfig(_Checked):
 
     @id2label.setter
     def id2label(self, value: dict[Any, str]) -> None:
-        names = {int(index): str(name) for index, name in value.items()}
+        try:
+            names = {int(index): str(name) for index, name in value.items()}
+        except (AttributeError, TypeError, ValueError):
+            raise ValueError(f"id2label must be a mapping from class index to name, but got {value!r}.") from None
         if sorted(names) != list(range(len(names))) or not names or len(set(names.values())) != len(names):
             raise ValueError(f"id2label must name each class 0..n-1 once, each name different, but got {value!r}.")
         object.__setattr__(self, "_id2label", dict(sorted(names.items())))
@@ -265,7 +276,10 @@ class NeZhaConfig(_Checked):
 
     @label2id.setter
     def label2id(self, value: dict[str, Any]) -> None:
-        self.id2label = {int(index): name for name, index in value.items()}
+        try:
+            self.id2label = {int(index): name for name, index in value.items()}
+        except (AttributeError, TypeError):
+            raise ValueError(f"label2id must be a mapping from name to class index, but got {value!r}.") from None
 
     def _accept_labels(self, given_num_labels: bool, id2label: Any, label2id: Any) -> None:
         num_labels = self.num_labels
@@ -321,7 +335,7 @@ class NeZhaConfig(_Checked):
                 raise ValueError(
                     f"The config asks for {meaning} ({key}={facts[key]!r}); NeZha is an encoder. Set it to false."
                 )
-        model_type = facts.pop("model_type", cls.model_type)
+        model_type = facts.pop("model_type", None) or cls.model_type
         says_positions = {"use_relative_position", "position_encoding"} & (set(facts) | set(overrides))
         if model_type != cls.model_type and not (model_type == "bert" and says_positions):
             raise ValueError(
@@ -331,7 +345,7 @@ class NeZhaConfig(_Checked):
         if origin == HUAWEI_CONFIG_NAME and not says_positions:
             facts["use_relative_position"] = False
         facts.update(_without_contradictions(facts, overrides))
-        known = _FIELD_NAMES | set(ATTRIBUTE_MAP) | {"use_relative_position", "id2label", "label2id"}
+        known = _FIELD_NAMES - {"unread"} | set(ATTRIBUTE_MAP) | {"use_relative_position", "id2label", "label2id"}
         unread = {key: facts.pop(key) for key in list(facts) if key not in known and key not in overrides}
         # Some files write null for "not set".
         facts = {
@@ -358,13 +372,16 @@ class NeZhaConfig(_Checked):
         file = path if path.is_file() else _config_file(path)
         try:
             raw = json.loads(file.read_text(encoding="utf-8-sig"))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(
                 f"{file} is not a JSON file ({error}): restore it from where the checkpoint came from."
             ) from error
         if not isinstance(raw, dict):
             raise ValueError(f"{file} holds a JSON {type(raw).__name__}, but a config is a JSON object of settings.")
-        return cls.from_dict(raw, origin=file.name, **overrides)
+        try:
+            return cls.from_dict(raw, origin=file.name, **overrides)
+        except ValueError as error:
+            raise ValueError(f"{file}: {error}") from None
 
     def to_dict(self) -> dict[str, Any]:
         """Every setting, the unread keys of the source file included: what `config.json` holds."""
@@ -377,11 +394,10 @@ class NeZhaConfig(_Checked):
 
     def save_pretrained(self, folder: Union[str, os.PathLike]) -> None:
         """Writes `config.json` into `folder`, which is made if need be."""
+        text = self.to_json_string().encode("utf-8", "backslashreplace")  # as JSON spells a lone surrogate
         Path(folder).mkdir(parents=True, exist_ok=True)
-        target = Path(folder) / CONFIG_NAME
-        part = target.with_name(f".{CONFIG_NAME}.{os.getpid()}.part")
-        part.write_text(self.to_json_string(), encoding="utf-8")
-        os.replace(part, target)
+        with replaced(Path(folder) / CONFIG_NAME) as temporary:
+            Path(temporary).write_bytes(text)
 
 
 _CHECKS = {item.name: item.metadata["check"] for item in fields(NeZhaConfig) if "check" in item.metadata}
@@ -419,7 +435,10 @@ def _without_contradictions(facts: dict[str, Any], overrides: dict[str, Any]) ->
 def _flatten_legacy(raw: dict[str, Any]) -> dict[str, Any]:
     """PaddleNLP's `model_config.json`: a head's own arguments around those of the model it was given."""
     facts: dict[str, Any] = {}
-    for argument in raw.get("init_args", ()):
+    arguments = raw.get("init_args") or ()
+    if not isinstance(arguments, (list, tuple)):
+        raise ValueError(f"init_args must be a list of arguments, but got {arguments!r}: restore the file.")
+    for argument in arguments:
         if isinstance(argument, dict):
             facts.update(_flatten_legacy(argument))
     facts.update({key: value for key, value in raw.items() if key not in ("init_args", "init_class")})
@@ -435,8 +454,10 @@ def _config_file(folder: Path) -> Path:
         if (folder / name).is_file():
             return folder / name
     if folder.is_dir():
-        found = ", ".join(sorted(item.name for item in folder.iterdir())) or "nothing"
-        raise FileNotFoundError(f"No config in {folder}: looked for {', '.join(names)}; the folder holds {found}.")
+        raise FileNotFoundError(
+            f"No config in {folder}: looked for {', '.join(names)}. Put the checkpoint's config there. The folder "
+            f"holds {listing(folder)}."
+        )
     published = ", ".join(NEZHA_PRETRAINED_INIT_CONFIGURATION)
     raise FileNotFoundError(
         f"{str(folder)!r} is neither a folder, nor a config file, nor a published name ({published})."

@@ -6,19 +6,20 @@ Every loss is the sum over labelled positions divided by their number: 0 when no
 """
 
 import inspect
-import warnings
 from typing import Any, Optional
 
 from paddle_nezha._paddle import F, Tensor, nn, paddle, plain_python, sizes
 from paddle_nezha.config import NeZhaConfig
 from paddle_nezha.inputs import (
     IGNORED_LABELS,
+    check_choices,
     check_class_labels,
     check_numbers,
     check_positions,
     check_targets,
     check_tensor,
     refuse_unknown,
+    warn_caller,
 )
 from paddle_nezha.layers import ACTIVATION_FUNCTIONS, layer_norm, linear
 from paddle_nezha.model import NeZhaModel, NeZhaPretrainedModel, respond
@@ -165,10 +166,9 @@ class _Head(NeZhaPretrainedModel):
         if all(item is None for item in labels):
             return False
         if not self.training and paddle.in_dynamic_mode() and paddle.is_grad_enabled():
-            warnings.warn(
+            warn_caller(
                 f"{type(self).__name__} computes a loss with gradients while in eval mode, so without dropout "
                 "(from_pretrained returns models so): call model.train() to train, or use paddle.no_grad() to test.",
-                stacklevel=4,
             )
         return True
 
@@ -511,11 +511,12 @@ class NeZhaForMultipleChoice(_Classifier):
         Returns:
             Logits [B, C], or (loss, logits, …), or `MultipleChoiceModelOutput`.
         """
+        check_choices(input_ids, token_type_ids, attention_mask, inputs_embeds)
         encoded = self._encode(
-            _merge_choices("input_ids", input_ids),
-            _merge_choices("token_type_ids", token_type_ids),
-            _merge_choices("attention_mask", attention_mask),
-            _merge_choices("inputs_embeds", inputs_embeds),
+            _merge_choices(input_ids),
+            _merge_choices(token_type_ids),
+            _merge_choices(attention_mask),
+            _merge_choices(inputs_embeds),
             output_hidden_states,
             output_attentions,
             unsupported,
@@ -527,18 +528,9 @@ class NeZhaForMultipleChoice(_Classifier):
 
 
 @plain_python
-def _merge_choices(name: str, item: Optional[Tensor]) -> Optional[Tensor]:
+def _merge_choices(item: Optional[Tensor]) -> Optional[Tensor]:
     """[B, C, …] to [B * C, …]."""
-    if item is None:
-        return None
-    check_tensor(name, item)
-    axes = len(item.shape)
-    if axes < 3 or (name in ("input_ids", "token_type_ids") and axes != 3) or (name == "inputs_embeds" and axes != 4):
-        raise ValueError(
-            f"Multiple choice reads {name} with the axes [batch, choices, length, …], but got shape "
-            f"{list(item.shape)}: stack the choices of each example along axis 1."
-        )
-    return paddle.flatten(item, 0, 1)
+    return None if item is None else paddle.flatten(item, 0, 1)
 
 
 def _class_loss(name: str, logits: Tensor, labels: Tensor) -> Tensor:

@@ -5,6 +5,9 @@ be a synchronisation, and a traced graph has none.
 """
 
 import difflib
+import os
+import sys
+import warnings
 from typing import Any, Optional
 
 from paddle_nezha._paddle import Tensor, is_eager, paddle, plain_python, values_can_be_read
@@ -14,6 +17,9 @@ _MASK_INTEGERS = (paddle.bool, paddle.int8, paddle.uint8, paddle.int16, paddle.i
 _HALVES = (paddle.float16, paddle.bfloat16)
 _FLOATS = (*_HALVES, paddle.float32, paddle.float64)
 IGNORED_LABELS = (-100, -1)
+
+_PACKAGE = os.path.dirname(__file__) + os.sep
+_PADDLE = os.path.dirname(paddle.__file__) + os.sep
 
 _NO_CACHE = ("cache", "past_key_values", "use_cache", "encoder_hidden_states", "encoder_attention_mask")
 
@@ -41,6 +47,15 @@ def refuse_unknown(arguments: "dict[str, Any]", known: "tuple[str, ...]") -> Non
 
 
 @plain_python
+def warn_caller(message: str) -> None:
+    """A warning that points at the line outside this package, and outside Paddle, that called a model."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_code.co_filename.startswith((_PACKAGE, _PADDLE)):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, stacklevel=level)
+
+
+@plain_python
 def check_tensor(name: str, value: Any) -> None:
     if is_eager() and not isinstance(value, paddle.Tensor):
         kind = f"{type(value).__module__}.{type(value).__name__}"
@@ -49,15 +64,20 @@ def check_tensor(name: str, value: Any) -> None:
 
 
 @plain_python
-def check_shape(name: str, value: Tensor, *expected: "Optional[int]") -> None:
-    """Axes given as None, and those that a traced graph leaves open (negative), fit anything."""
+def check_shape(name: str, value: Tensor, *expected: "Optional[int]", remedy: str = "") -> None:
+    """Axes given as None, and those that a traced graph leaves open (negative), fit anything.
+
+    Args:
+        remedy: what to do about a shape that does not fit, a whole sentence.
+    """
     shape = list(value.shape)
     fits = len(shape) == len(expected) and all(
         want is None or want < 0 or got < 0 or want == got for want, got in zip(expected, shape)
     )
     if not fits:
         wanted = ", ".join("any" if want is None or want < 0 else str(want) for want in expected)
-        raise ValueError(f"{name} must have shape [{wanted}], but got {shape}.")
+        remedy = remedy or "It goes with the ids of the same call: make both from one batch."
+        raise ValueError(f"{name} must have shape [{wanted}], but got {shape}. {remedy}")
 
 
 @plain_python
@@ -72,7 +92,10 @@ def check_ids(name: str, ids: Tensor, limit: int, what: str) -> None:
     if ids.dtype not in _INTEGERS:
         raise TypeError(f"{name} must be int32 or int64, but got {ids.dtype}: convert with {name}.astype('int64').")
     if len(ids.shape) != 2 or 0 in ids.shape:
-        raise ValueError(f"{name} must have shape [batch, length], neither of them 0, but got {list(ids.shape)}.")
+        raise ValueError(
+            f"{name} must have shape [batch, length], neither of them 0, but got {list(ids.shape)}: give one text as a "
+            "batch of one, [1, length]."
+        )
     if values_can_be_read(ids):
         low, high = int(ids.min()), int(ids.max())
         if low < 0 or high >= limit:
@@ -91,9 +114,43 @@ def check_embeddings(inputs_embeds: Tensor, table: Tensor) -> None:
             f"inputs_embeds must have the model's dtype {table.dtype}, but got {inputs_embeds.dtype}: "
             "convert with inputs_embeds.astype(model.get_input_embeddings().weight.dtype)."
         )
-    check_shape("inputs_embeds", inputs_embeds, None, None, table.shape[1])
+    remedy = "Look them up in model.get_input_embeddings()."
+    check_shape("inputs_embeds", inputs_embeds, None, None, table.shape[1], remedy=remedy)
     if 0 in inputs_embeds.shape:
-        raise ValueError(f"inputs_embeds must not be empty, but got shape {list(inputs_embeds.shape)}.")
+        raise ValueError(f"inputs_embeds must not be empty, but got shape {list(inputs_embeds.shape)}. {remedy}")
+
+
+@plain_python
+def check_choices(
+    input_ids: Optional[Tensor],
+    token_type_ids: Optional[Tensor],
+    attention_mask: Optional[Tensor],
+    inputs_embeds: Optional[Tensor],
+) -> None:
+    """The inputs of multiple choice, each [B, C, L, …], before the choices are merged into the batch.
+
+    Raises:
+        ValueError: a rank without the axis of choices, no choices at all, or inputs that differ in B or C: merged, they
+            might fit and pair each choice with another's mask.
+    """
+    first: "Optional[list[int]]" = None
+    for name, item, ranks in (
+        ("input_ids", input_ids, (3,)),
+        ("inputs_embeds", inputs_embeds, (4,)),
+        ("token_type_ids", token_type_ids, (3,)),
+        ("attention_mask", attention_mask, (3, 4, 5)),
+    ):
+        if item is None:
+            continue
+        check_tensor(name, item)
+        shape = list(item.shape)
+        if len(shape) not in ranks or 0 in shape:
+            raise ValueError(
+                f"Multiple choice reads {name} with the axes [batch, choices, length, …], none of them 0, but got "
+                f"shape {shape}: stack the choices of each example along axis 1."
+            )
+        first = first or shape
+        check_shape(name, item, *first[:2], *[None] * (len(shape) - 2))
 
 
 @plain_python
@@ -124,7 +181,10 @@ def visible_keys(mask: Tensor, batch: int, length: int, heads: int) -> Tensor:
     """
     check_tensor("attention_mask", mask)
     if mask.dtype not in _MASK_INTEGERS + _FLOATS:
-        raise TypeError(f"attention_mask must be bool, integer or floating point, but got {mask.dtype}.")
+        raise TypeError(
+            f"attention_mask must be bool, integer or floating point, but got {mask.dtype}: convert with "
+            "attention_mask.astype('int64')."
+        )
     _check_mask_shape(list(mask.shape), batch, length, heads)
     if mask.dtype != paddle.bool and values_can_be_read(mask):
         _check_mask_values(mask)
@@ -149,10 +209,16 @@ def _check_mask_shape(shape: "list[int]", batch: int, length: int, heads: int) -
         return all(a < 0 or b < 0 or a == b for a, b in zip(want, shape))
 
     if not any(fits(want) for want in wanted.get(len(shape), ())):
-        remedy = " Squeeze axes 1 and 2 of a [B, 1, 1, L] mask." if shape[1:3] == [1, 1] and len(shape) == 4 else ""
+        broadcast = len(shape) == 4 and shape[1:3] == [1, 1]
+        remedy = (
+            "Squeeze axes 1 and 2, and if it is additive (0 keeps) convert it: "
+            "attention_mask = (mask.squeeze([1, 2]) > -1).astype('int64')."
+            if broadcast
+            else "Take it from the tokenizer with return_attention_mask=True, for the same texts."
+        )
         raise ValueError(
             f"attention_mask must have shape [B, L], [B, L, L], [B, 1, L, L] or [B, {heads}, L, L] with B = {batch} "
-            f"and L = {length}, but got {shape}.{remedy}"
+            f"and L = {length}, but got {shape}. {remedy}"
         )
 
 
@@ -160,10 +226,16 @@ def _check_mask_values(mask: Tensor) -> None:
     wide = mask.astype("float64") if mask.dtype in _FLOATS else mask.astype("int64")
     is_float = mask.dtype in _FLOATS
     if bool(((wide != 0) & (wide != 1)).any()):
+        low, high = wide.min().item(), wide.max().item()
+        if low < 0:
+            remedy = "An additive mask (0 keeps, far below 0 hides) becomes one with (mask > -1).astype('int64')."
+        elif is_float and bool((wide != wide.round()).any()):
+            remedy = "Fractions and NaN say neither: make the mask with (input_ids != pad_token_id).astype('int64')."
+        else:
+            remedy = "If every number but 0 attends, (mask != 0).astype('int64') says so."
         raise ValueError(
-            "attention_mask must hold 1 (attends) and 0 (does not), but got values between "
-            f"{wide.min().item():g} and {wide.max().item():g}. Convert an additive mask (0 keeps, a large negative "
-            "number hides) with attention_mask = (mask > -1).astype('int64')."
+            f"attention_mask must hold 1 (attends) and 0 (does not), but got values between {low:g} and {high:g}. "
+            f"{remedy}"
         )
     if is_float and not bool((wide == 1).any()):
         raise ValueError(
@@ -196,7 +268,8 @@ def check_class_labels(name: str, labels: Tensor, logits: Tensor) -> Tensor:
         if not bool(fits.all()):
             raise ValueError(
                 f"{name} must lie in 0 .. {classes - 1}, or be {' or '.join(map(str, IGNORED_LABELS))} where there is "
-                f"no label, but got {labels.masked_select(~fits)[0].item()}."
+                f"no label, but got {labels.masked_select(~fits)[0].item()}: compare the labels of the data with the "
+                "config's num_labels (or the tokenizer's vocabulary with vocab_size)."
             )
     return labels
 
@@ -231,7 +304,9 @@ def check_numbers(name: str, labels: Tensor, logits: Tensor) -> Tensor:
 def _integers(name: str, labels: Tensor, shape: "list[int]") -> Tensor:
     labels = _shaped(name, labels, shape)
     if labels.dtype not in _INTEGERS:
-        raise TypeError(f"{name} must be int32 or int64 class indices, but got {labels.dtype}.")
+        raise TypeError(
+            f"{name} must be int32 or int64 class indices, but got {labels.dtype}: convert with {name}.astype('int64')."
+        )
     return labels.astype("int64")
 
 

@@ -11,7 +11,7 @@ Axes: B batch, L sequence (F query, T key), H heads, D head size, N = H * D hidd
 Parameters bear PaddleNLP's names, since the official files carry them.
 """
 
-import warnings
+from numbers import Integral
 from typing import Any, Optional, Union, cast
 
 from paddle_nezha._paddle import Tensor, is_eager, known_sizes, nn, paddle, place_name, sizes, values_can_be_read
@@ -22,7 +22,15 @@ from paddle_nezha.config import (
     NEZHA_PRETRAINED_RESOURCE_FILES_MAP,
     NeZhaConfig,
 )
-from paddle_nezha.inputs import check_embeddings, check_ids, check_precision, check_shape, refuse_unknown, visible_keys
+from paddle_nezha.inputs import (
+    check_embeddings,
+    check_ids,
+    check_precision,
+    check_shape,
+    refuse_unknown,
+    visible_keys,
+    warn_caller,
+)
 from paddle_nezha.layers import ACTIVATION_FUNCTIONS, embedding, layer_norm, linear
 from paddle_nezha.outputs import BaseModelOutputWithPoolingAndCrossAttentions, ModelOutput
 from paddle_nezha.pretrained import PretrainedLayer
@@ -166,14 +174,23 @@ class NeZhaPretrainedModel(PretrainedLayer):
         return self.base_model.embeddings.word_embeddings
 
     def set_input_embeddings(self, value: nn.Embedding) -> None:
-        """Replaces the word table; a masked-LM decoder stays tied to it.
+        """Replaces the word table. A masked-LM decoder stays tied to it, its bias cut or filled up with zeros.
 
         Raises:
-            ValueError: the new table is not N wide, or has another number of rows while a decoder bias depends on it.
+            TypeError: no embedding layer.
+            ValueError: the new table is not N wide.
         """
+        if not isinstance(value, nn.Embedding):
+            raise TypeError(
+                f"The word table must be a paddle.nn.Embedding, but got {type(value).__name__}: "
+                "paddle.nn.Embedding(rows, width) holds one, and its weight can be set."
+            )
         rows, width = value.weight.shape
         if width != self.config.hidden_size:
-            raise ValueError(f"The word table must be {self.config.hidden_size} wide, but got {width} columns.")
+            raise ValueError(
+                f"The word table must be {self.config.hidden_size} wide (hidden_size), but got {width} columns: make "
+                f"it paddle.nn.Embedding({rows}, {self.config.hidden_size})."
+            )
         self.base_model.embeddings.word_embeddings = value
         self.config.vocab_size = rows
         self._tie_decoder()
@@ -189,8 +206,13 @@ class NeZhaPretrainedModel(PretrainedLayer):
             The word embedding.
 
         Raises:
-            ValueError: fewer tokens than `pad_token_id` needs, or less than 1.
+            TypeError: no integer.
+            ValueError: fewer tokens than `pad_token_id` needs.
         """
+        if new_num_tokens is not None and (
+            isinstance(new_num_tokens, bool) or not isinstance(new_num_tokens, Integral)
+        ):
+            raise TypeError(f"new_num_tokens must be an integer, such as len(tokenizer), but got {new_num_tokens!r}.")
         old = self.get_input_embeddings()
         rows = old.weight.shape[0]  # not the config's number: another model built from it may have been resized
         if new_num_tokens is None or new_num_tokens == rows:
@@ -198,7 +220,7 @@ class NeZhaPretrainedModel(PretrainedLayer):
         if new_num_tokens <= self.config.pad_token_id:
             raise ValueError(
                 f"The vocabulary must keep pad_token_id ({self.config.pad_token_id}), but got "
-                f"new_num_tokens={new_num_tokens}."
+                f"new_num_tokens={new_num_tokens}: give len(tokenizer)."
             )
         new = embedding(self.config, new_num_tokens, self.config.hidden_size)
         new.to(device=place_name(old.weight), dtype=old.weight.dtype)
@@ -298,10 +320,9 @@ class NeZhaModel(NeZhaPretrainedModel):
 
     def _warn_of_visible_pads(self, input_ids: Tensor) -> None:
         if values_can_be_read(input_ids) and bool((input_ids == self.config.pad_token_id).any()):
-            warnings.warn(
+            warn_caller(
                 f"input_ids hold pad_token_id ({self.config.pad_token_id}) but no attention_mask came with them: the "
                 "pads are read as text. Tokenize with return_attention_mask=True and pass the mask.",
-                stacklevel=4,
             )
 
 

@@ -4,6 +4,7 @@ Each offers ``o.loss``, ``o["loss"]``, ``o[0]``, ``o[1:]`` and ``o.items()``. A 
 attribute and absent from the mapping and the sequence.
 """
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Optional, Union
 
@@ -15,6 +16,13 @@ class ModelOutput(dict):
     """The mapping side of every output; subclasses are dataclasses."""
 
     def __post_init__(self) -> None:
+        first = fields(self)[0].name  # type: ignore[arg-type]
+        # Whoever rebuilds a mapping hands its pairs over in one piece, as `dict` takes them: Paddle's tracer does.
+        pairs = getattr(self, first)
+        if isinstance(pairs, (Iterator, Mapping)):
+            super().__setattr__(first, None)
+            for name, value in dict(pairs).items():
+                super().__setattr__(name, value)
         for item in fields(self):  # type: ignore[arg-type]
             value = getattr(self, item.name)
             if value is not None:

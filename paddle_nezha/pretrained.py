@@ -4,14 +4,21 @@ import copy
 import logging
 import os
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Optional, Union
 
 import numpy as np
 
 from paddle_nezha._paddle import nn, paddle
-from paddle_nezha.checkpoint import TIES, CheckpointError, pdparams, reconcile, safetensors
+from paddle_nezha.checkpoint import (
+    TIES,
+    CheckpointError,
+    open_checkpoint,
+    pdparams,
+    reconcile,
+    safetensors,
+    weight_file,
+)
 from paddle_nezha.checkpoint.stored import Stored
 from paddle_nezha.config import NEZHA_PRETRAINED_RESOURCE_FILES_MAP, NeZhaConfig
 
@@ -19,7 +26,6 @@ Folder = Union[str, os.PathLike]
 
 PDPARAMS_NAME = "model_state.pdparams"
 SAFETENSORS_NAME = "model.safetensors"
-SAFETENSORS_INDEX_NAME = "model.safetensors.index.json"
 # Parts of a model that a checkpoint may lack as a whole: a fine-tuning begins without its classifier, and a
 # checkpoint of a masked LM alone has no pooler.
 _MAY_BE_NEW = ("classifier.", "cls.predictions.", "cls.seq_relationship.", "pooler.")
@@ -62,12 +68,12 @@ class PretrainedLayer(nn.Layer):
         folder = Path(name_or_folder)
         _refuse_bare_name(folder)
         config = cls.config_class.from_pretrained(folder, **config_overrides)
-        file = weight_file(folder)
+        weight_file(folder)  # before a model is built
         model = cls(config)
         if dtype is not None:
             model.to(dtype=dtype)
-        with open_weights(file) as tensors:
-            model._fill(tensors, str(file), ignore_mismatched_sizes)
+        with open_checkpoint(folder) as opened:
+            model._fill(opened.tensors, str(opened.file), ignore_mismatched_sizes)
         model.train() if train else model.eval()
         return model
 
@@ -149,25 +155,6 @@ def _arrays(parameters: "dict[str, Any]") -> "dict[str, np.ndarray]":
             plain = parameter.astype("float32") if parameter.dtype == paddle.bfloat16 else parameter
             once[id(parameter)] = plain.numpy()
     return {name: once[id(parameter)] for name, parameter in parameters.items()}
-
-
-def weight_file(folder: Path) -> Path:
-    """The weights in a folder.
-
-    Raises:
-        FileNotFoundError: none; the message lists what was looked for and what the folder holds.
-    """
-    names = (SAFETENSORS_NAME, SAFETENSORS_INDEX_NAME, PDPARAMS_NAME)
-    for name in names:
-        if (folder / name).is_file():
-            return folder / name
-    found = ", ".join(sorted(item.name for item in folder.iterdir())) or "nothing"
-    raise FileNotFoundError(f"No weights in {folder}: looked for {', '.join(names)}; the folder holds {found}.")
-
-
-def open_weights(file: Path) -> "AbstractContextManager[Mapping[str, Stored]]":
-    """The tensors of a weight file by its own names, still in the file; nothing in it is executed."""
-    return pdparams.open_file(file) if file.suffix == ".pdparams" else safetensors.open_file(file)
 
 
 def _refuse_bare_name(folder: Path) -> None:

@@ -415,3 +415,26 @@ def test_the_common_idiom_with_a_criterion_works(head):
     criterion = paddle.nn.CrossEntropyLoss()
     loss = criterion(model(tokens, paddle.zeros_like(tokens)), labels["labels"])
     assert loss.item() == pytest.approx(model(tokens, **labels)[0].item(), rel=1e-5)  # float32, another formula
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"attention_mask": [3, 2, 7]},
+        {"token_type_ids": [3, 2, 7]},
+        {"attention_mask": [6, 1, 7]},
+        {"attention_mask": [2, 3, 6]},
+        {"attention_mask": [2, 3]},
+    ],
+    ids=str,
+)
+def test_choices_paired_with_other_masks_or_segments_are_refused(given, build, ids):
+    model = build(NeZhaForMultipleChoice)
+    ((name, shape),) = given.items()
+    with pytest.raises(ValueError, match=name if shape[-1] == 7 or len(shape) == 2 else "attention_mask"):
+        model(ids(2, 3, 7), **{name: paddle.ones(shape, "int64") * (name == "attention_mask")})
+
+
+def test_no_choices_at_all_are_refused_in_the_callers_words(build):
+    with pytest.raises(ValueError, match=r"\[batch, choices, length, …\], none of them 0, but got shape \[2, 0, 7\]"):
+        build(NeZhaForMultipleChoice)(paddle.zeros([2, 0, 7], "int64"))

@@ -187,14 +187,22 @@ def test_q10_masks_of_another_rank_or_shape_are_refused(shape, model, ids):
 
 
 @pytest.mark.parametrize(
-    "additive", [[0.0, -1e4], [0.0, float("-inf")], [1.0, 0.5], [1.0, float("nan")], [2, 1], [1, -1]]
+    "values, line",
+    [
+        ([0.0, -1e4], r"\(mask > -1\)"),
+        ([0.0, float("-inf")], r"\(mask > -1\)"),
+        ([1, -1], r"\(mask > -1\)"),
+        # For these the line for additive masks would show every pad.
+        ([255, 0], r"\(mask != 0\)"),
+        ([2.0, 0.0], r"\(mask != 0\)"),
+        ([1.0, 0.5], r"\(input_ids != pad_token_id\)"),
+        ([1.0, float("nan")], r"\(input_ids != pad_token_id\)"),
+    ],
 )
-def test_masks_of_other_values_are_refused_with_the_line_that_converts(additive, model, ids):
-    dtype = "float32" if isinstance(additive[0], float) else "int64"
-    with pytest.raises(
-        ValueError, match=r"must hold 1 \(attends\) and 0 .*attention_mask = \(mask > -1\).astype\('int64'\)"
-    ):
-        model(ids(1, 2), attention_mask=tensor([additive], dtype))
+def test_masks_of_other_values_are_refused_with_the_line_that_converts_them(values, line, model, ids):
+    dtype = "float32" if isinstance(values[0], float) else "int64"
+    with pytest.raises(ValueError, match=r"must hold 1 \(attends\) and 0 .*" + line + r"\.astype\('int64'\)"):
+        model(ids(1, 2), attention_mask=tensor([values], dtype))
 
 
 def test_the_line_that_converts_an_additive_mask_works(model, ids):

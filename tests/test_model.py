@@ -432,8 +432,61 @@ def test_another_word_table_can_be_set(build, ids):
     model.set_input_embeddings(other)
     assert model.get_input_embeddings() is other and model.cls.predictions.decoder_weight is other.weight
     assert model.config.vocab_size == 120 and list(model(tokens).shape) == [1, 7, 120]
-    with pytest.raises(ValueError, match="The word table must be 32 wide, but got 31 columns"):
+    with pytest.raises(ValueError, match=r"must be 32 wide \(hidden_size\), but got 31 columns: make "):
         model.set_input_embeddings(paddle.nn.Embedding(99, 31))
+    with pytest.raises(TypeError, match="must be a paddle.nn.Embedding, but got Tensor"):
+        model.set_input_embeddings(other.weight.detach())
+
+
+@pytest.mark.parametrize("size", [3.5, True, "9"])
+def test_a_new_size_that_is_no_integer_is_refused(size, build):
+    with pytest.raises(TypeError, match=r"must be an integer, such as len\(tokenizer\), but got"):
+        build(NeZhaModel).resize_token_embeddings(size)
+
+
+@pytest.mark.parametrize("kind", [NeZhaModel, NeZhaForMaskedLM], ids=lambda kind: kind.__name__)
+def test_the_gradient_of_any_parameter_can_be_asked_for_alone(kind, build, ids):
+    model, tokens = build(kind), ids(2, 7)
+
+    def loss():
+        first = model(tokens)
+        return ((first[0] if isinstance(first, tuple) else first) ** 2).sum()
+
+    loss().backward()
+    for name, parameter in model.named_parameters():
+        if "pooler" not in name:
+            (gradient,) = paddle.grad(loss(), [parameter])
+            assert error(gradient.numpy(), parameter.grad.numpy()) <= 2e-6 or "key.bias" in name, name
+
+
+def test_the_gradient_of_word_embeddings_can_be_asked_for_alone(build, rng):
+    model = build(NeZhaModel, dtype="float64")
+    embeds = paddle.to_tensor(rng.standard_normal((2, 7, 32)), stop_gradient=False)
+    weights = paddle.to_tensor(rng.standard_normal((2, 7, 32)))
+    (alone,) = paddle.grad((model(inputs_embeds=embeds)[0] * weights).sum(), [embeds])
+    (model(inputs_embeds=embeds)[0] * weights).sum().backward()
+    assert error(alone.numpy(), embeds.grad.numpy()) <= 1e-12
+
+
+@pytest.mark.parametrize("mode", ["train", "eval"])
+@pytest.mark.parametrize("frozen", ["layer_norm", "layer_norm.weight", "embeddings", "bias"])
+def test_frozen_parameters_leave_the_gradients_of_the_others_as_they_are(frozen, mode, build, ids):
+    # Paddle's own LayerNorm gives its input a wrong gradient when its weight is frozen.
+    model, tokens = build(NeZhaForMaskedLM, dtype="float64"), ids(2, 7)
+    getattr(model, mode)()
+    parameters = dict(model.named_parameters())
+
+    def gradients():
+        model.clear_gradients()
+        (model(tokens) ** 2).sum().backward()
+        return {name: p.grad.numpy() for name, p in parameters.items() if p.grad is not None and frozen not in name}
+
+    truth = gradients()
+    for name, parameter in parameters.items():
+        parameter.stop_gradient = frozen in name
+    got = gradients()
+    for name, gradient in truth.items():
+        assert error(got[name], gradient) <= 1e-10, name
 
 
 # ---- state

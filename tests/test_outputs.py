@@ -6,7 +6,7 @@ import pickle
 import pytest
 
 from paddle_nezha import outputs
-from paddle_nezha.outputs import ModelOutput, SequenceClassifierOutput
+from paddle_nezha.outputs import MaskedLMOutput, ModelOutput, SequenceClassifierOutput
 
 FIELDS = {
     "BaseModelOutputWithPoolingAndCrossAttentions": ["last_hidden_state", "pooler_output"],
@@ -57,3 +57,9 @@ def test_copies_keep_their_kind_and_parts(clone):
     o = SequenceClassifierOutput(logits=2, hidden_states=(1, 2))
     other = clone(o)
     assert type(other) is type(o) and other.to_tuple() == o.to_tuple() and other.loss is None
+
+
+def test_a_mapping_can_be_rebuilt_from_its_pairs_as_tracers_do():
+    made = MaskedLMOutput((name, value) for name, value in [("logits", 3), ("loss", 2)])
+    assert (made.loss, made.logits, dict(made)) == (2, 3, {"loss": 2, "logits": 3})
+    assert MaskedLMOutput({"logits": 3}).logits == 3

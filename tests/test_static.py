@@ -210,3 +210,16 @@ def test_the_default_tracer_serves_every_shape_and_trains(kind, build, ids):
             losses.append((float(loss), one.nezha.embeddings.word_embeddings.weight.grad.numpy()))
         assert losses[0][0] == pytest.approx(losses[1][0], rel=1e-5)
         assert error(losses[0][1], losses[1][1]) <= ROUNDING
+
+
+@pytest.mark.parametrize("full_graph", [True, False])
+def test_a_traced_model_answers_with_named_outputs_too(full_graph, build, ids):
+    if not full_graph and paddle.__version__.startswith("2."):
+        pytest.skip("Paddle 2.6's default tracer fails")
+    model, tokens = build(NeZhaForMaskedLM), ids(2, 7)
+    truth = model(tokens, output_attentions=True, return_dict=True)
+    traced = paddle.jit.to_static(model, full_graph=full_graph)
+    got = traced(tokens, output_attentions=True, return_dict=True)
+    assert type(got) is type(truth) and list(got) == list(truth) == ["logits", "attentions"]
+    assert_equal(got.logits.numpy()[None], truth.logits[None], ROUNDING)
+    assert len(got.attentions) == 2

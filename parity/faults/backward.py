@@ -177,8 +177,8 @@ def _gradients(change: "Callable[..., tuple[Tensor, ...]]") -> Plant:
     """Other gradients of a blocked attention: `change(of query, of key, of value, sqrt(D))`."""
     original = attention._BlockedAttention.backward
 
-    def backward(ctx: Any, grad: Tensor) -> "tuple[Tensor, ...]":
-        return change(*original(ctx, grad), math.sqrt(grad.shape[-1]))
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return paddle.stack(change(*original(ctx, grad).unbind(0), math.sqrt(grad.shape[-1])))
 
     return lambda model: mock.patch.object(attention._BlockedAttention, "backward", staticmethod(backward))
 

@@ -1,0 +1,43 @@
+"""Files for everyone: written so that a path never holds half of one, and named in messages a person can read."""
+
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Union
+
+PathLike = Union[str, "os.PathLike[str]"]
+
+
+@contextmanager
+def replaced(path: PathLike) -> Iterator[str]:
+    """Gives a temporary path beside `path`; after the block it is on the disk and takes `path`'s place.
+
+    When the block raises, the temporary file is removed and `path` stays as it was. Threads and processes may write one
+    path at the same time: the last to end wins, and no reader sees a mixture.
+    """
+    target = os.fspath(path)
+    folder, name = os.path.split(target)
+    temporary = os.path.join(folder, f".{name}.{uuid.uuid4().hex}.tmp")
+    try:
+        with open(temporary, "xb") as created:
+            mode = (
+                os.fstat(created.fileno()).st_mode & 0o777
+            )  # what the umask gives; some libraries write for the owner alone
+        yield temporary
+        os.chmod(temporary, mode)
+        with open(temporary, "rb+") as written:
+            os.fsync(written.fileno())
+        os.replace(temporary, target)
+    except BaseException:
+        if os.path.exists(temporary):
+            os.remove(temporary)
+        raise
+
+
+def listing(folder: PathLike, most: int = 20) -> str:
+    """What a folder holds, for a message: its first names in order, and how many more there are."""
+    names = sorted(entry.name for entry in Path(folder).iterdir())
+    shown = ", ".join(names[:most]) or "nothing"
+    return f"{shown} and {len(names) - most} more" if len(names) > most else shown
