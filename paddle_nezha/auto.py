@@ -1,11 +1,12 @@
 """The right class for a folder, without being told."""
 
-from typing import Any
+from typing import Any, Optional
 
 from paddle_nezha import heads
 from paddle_nezha.checkpoint import open_checkpoint
 from paddle_nezha.checkpoint.heads import head_of_class, head_of_tensors
 from paddle_nezha.config import NeZhaConfig
+from paddle_nezha.hub import resolve
 from paddle_nezha.model import NeZhaModel, NeZhaPretrainedModel
 from paddle_nezha.pretrained import Folder
 
@@ -42,6 +43,7 @@ def head_of(folder: Folder) -> str:
     return head
 
 
-def load(folder: Folder, *, train: bool = False, **config_overrides: Any) -> NeZhaPretrainedModel:
-    """The model of a folder, of the class it was saved from; arguments as in `from_pretrained`."""
-    return MODEL_CLASSES[head_of(folder)].from_pretrained(folder, train=train, **config_overrides)
+def load(name_or_folder: Folder, *, cache_dir: Optional[Folder] = None, **options: Any) -> NeZhaPretrainedModel:
+    """The model of a published name or a folder, of the class it was saved from; options as in `from_pretrained`."""
+    folder = resolve(name_or_folder, cache_dir=cache_dir)
+    return MODEL_CLASSES[head_of(folder)].from_pretrained(folder, **options)

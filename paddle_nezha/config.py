@@ -57,6 +57,17 @@ NEZHA_PRETRAINED_RESOURCE_FILES_MAP = {
 }
 
 
+# Names that PaddleNLP's documentation lists and that never led to a file.
+HISTORICAL_NAMES = {
+    "nezha-cn-12L768H": "PaddleNLP's documentation lists it as another name of nezha-large-chinese, though 12 layers "
+    "of width 768 are the base model; it was never registered in its code nor hosted. Use nezha-base-chinese "
+    "(12 x 768, 12 heads) or nezha-large-chinese (24 x 1024, 16 heads).",
+    "nezha-en-12L768H": "PaddleNLP's documentation lists it as the English NeZha with 16 heads; Huawei's English "
+    "config has 12 heads, 28,996 words and max_relative_position 127. It was never registered in its code nor hosted. "
+    "Convert Huawei's own release with `paddle-nezha convert`; the published names are Chinese.",
+}
+
+
 def _integer(at_least: int) -> Callable[[str, Any], int]:
     def check(name: str, value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, Integral) or value < at_least:
@@ -458,6 +469,8 @@ def _config_file(folder: Path) -> Path:
             f"No config in {folder}: looked for {', '.join(names)}. Put the checkpoint's config there. The folder "
             f"holds {listing(folder)}."
         )
+    if str(folder) in HISTORICAL_NAMES:
+        raise FileNotFoundError(f"{str(folder)!r} names no file: {HISTORICAL_NAMES[str(folder)]}")
     published = ", ".join(NEZHA_PRETRAINED_INIT_CONFIGURATION)
     raise FileNotFoundError(
         f"{str(folder)!r} is neither a folder, nor a config file, nor a published name ({published})."

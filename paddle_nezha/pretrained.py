@@ -3,7 +3,6 @@
 import copy
 import logging
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Optional, Union
 
@@ -13,19 +12,23 @@ from paddle_nezha._paddle import nn, paddle
 from paddle_nezha.checkpoint import (
     TIES,
     CheckpointError,
+    Opened,
+    head_of_class,
     open_checkpoint,
+    parameter_shapes,
     pdparams,
     reconcile,
     safetensors,
     weight_file,
 )
-from paddle_nezha.checkpoint.stored import Stored
-from paddle_nezha.config import NEZHA_PRETRAINED_RESOURCE_FILES_MAP, NeZhaConfig
+from paddle_nezha.config import NeZhaConfig
+from paddle_nezha.hub import resolve
 
 Folder = Union[str, os.PathLike]
 
 PDPARAMS_NAME = "model_state.pdparams"
 SAFETENSORS_NAME = "model.safetensors"
+SAFETENSORS_INDEX_NAME = "model.safetensors.index.json"
 # Parts of a model that a checkpoint may lack as a whole: a fine-tuning begins without its classifier, and a
 # checkpoint of a masked LM alone has no pooler.
 _MAY_BE_NEW = ("classifier.", "cls.predictions.", "cls.seq_relationship.", "pooler.")
@@ -43,6 +46,7 @@ class PretrainedLayer(nn.Layer):
         *,
         train: bool = False,
         dtype: Optional[str] = None,
+        cache_dir: Optional[Folder] = None,
         ignore_mismatched_sizes: bool = False,
         **config_overrides: Any,
     ) -> Any:
@@ -54,6 +58,7 @@ class PretrainedLayer(nn.Layer):
                 (`model.safetensors`, one file or sharded, or `model_state.pdparams`).
             train: leave the model in train mode, with dropout; by default it is in eval mode.
             dtype: "float32" (what Paddle builds unless told otherwise), "float64", "float16" or "bfloat16".
+            cache_dir: where published checkpoints are kept; else `PADDLE_NEZHA_HOME`, else the platform's cache.
             ignore_mismatched_sizes: draw at random, and report, what has another shape in the file; else it is refused.
             config_overrides: settings that win over the config's, such as ``num_labels=5``.
 
@@ -65,15 +70,14 @@ class PretrainedLayer(nn.Layer):
             FileNotFoundError: no config or no weights there; the message lists what was looked for and what is there.
             CheckpointError: a tensor missing, unexpected, mis-shaped or not finite; the message lists all of them.
         """
-        folder = Path(name_or_folder)
-        _refuse_bare_name(folder)
+        folder = resolve(name_or_folder, cache_dir=cache_dir)
         config = cls.config_class.from_pretrained(folder, **config_overrides)
         weight_file(folder)  # before a model is built
         model = cls(config)
         if dtype is not None:
             model.to(dtype=dtype)
         with open_checkpoint(folder) as opened:
-            model._fill(opened.tensors, str(opened.file), ignore_mismatched_sizes)
+            model._fill(opened, ignore_mismatched_sizes)
         model.train() if train else model.eval()
         return model
 
@@ -83,15 +87,9 @@ class PretrainedLayer(nn.Layer):
         Raises:
             CheckpointError: what does not fit, all of it. Nothing is set then.
         """
-        self._fill(arrays, source, check_first=True)
+        self._fill(Opened(Path(source), "memory", arrays), check_first=True)
 
-    def _fill(
-        self,
-        tensors: "Mapping[str, Union[np.ndarray, Stored]]",
-        source: str,
-        ignore_mismatched_sizes: bool = False,
-        check_first: bool = False,
-    ) -> None:
+    def _fill(self, opened: Opened, ignore_mismatched_sizes: bool = False, check_first: bool = False) -> None:
         """Sets the parameters, one tensor in memory at a time.
 
         Args:
@@ -103,17 +101,19 @@ class PretrainedLayer(nn.Layer):
         try:
             account = reconcile(
                 shapes,
-                tensors,
+                opened.tensors,
                 new_allowed=_MAY_BE_NEW,
                 ignore_mismatched_sizes=ignore_mismatched_sizes,
                 check_values=check_first,
+                bfloat16_bits=opened.form == "pdparams",
+                skipped=opened.skipped,
             )
             for name, array in account.read():
-                _set(parameters[name], array)
+                _set(name, parameters[name], array)
         except CheckpointError as error:
-            raise CheckpointError(f"{source}: {error}", error.account) from None
+            raise CheckpointError(f"{opened.file}: {error}", error.account) from None
         if account.new:
-            logger.warning("%s: %s", source, account.summary())
+            logger.warning("%s: %s", opened.file, account.summary())
 
     def save_pretrained(self, folder: Folder, *, weights: str = "safetensors") -> None:
         """Writes `config.json` and the weights into a folder, which is made if need be.
@@ -122,29 +122,75 @@ class PretrainedLayer(nn.Layer):
             weights: "safetensors" (`model.safetensors`) or "pdparams" (`model_state.pdparams`, which `paddle.load`
                 opens).
 
+        The folder then holds one model: weights in another format that an earlier save left there are removed.
+
         Raises:
-            ValueError: another word for `weights`.
+            ValueError: another word for `weights`; a config that no longer describes the model; a torch file in the
+                folder that would be opened in place of a `.pdparams`.
         """
         if weights not in ("safetensors", "pdparams"):
             raise ValueError(f"weights must be 'safetensors' or 'pdparams', but got {weights!r}.")
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        config: NeZhaConfig = copy.copy(self.config)
-        config.architectures = [type(self).__name__]
-        config.save_pretrained(folder)
+        folder = Path(folder)
+        if weights == "pdparams" and (folder / "pytorch_model.bin").exists():
+            raise ValueError(
+                f"{folder} holds a pytorch_model.bin, which would be opened in place of the new weights: save into "
+                "another folder, or as safetensors."
+            )
         arrays = _arrays(self.state_dict())
+        config = self._config_to_save({name: array.shape for name, array in arrays.items()})
+        folder.mkdir(parents=True, exist_ok=True)
         if weights == "pdparams":
-            pdparams.write(Path(folder) / PDPARAMS_NAME, arrays)
+            pdparams.write(folder / PDPARAMS_NAME, arrays)
         else:
             # A tied weight goes into the file once, under the name of what it is tied to.
             untied = {name: array for name, array in arrays.items() if name not in TIES}
-            safetensors.write(Path(folder) / SAFETENSORS_NAME, untied)
+            safetensors.write(folder / SAFETENSORS_NAME, untied)
+        config.save_pretrained(folder)
+        _remove_others(folder, PDPARAMS_NAME if weights == "pdparams" else SAFETENSORS_NAME)
+
+    def _config_to_save(self, shapes: "dict[str, tuple[int, ...]]") -> NeZhaConfig:
+        """The config as the parameters are.
+
+        Raises:
+            ValueError: a setting was changed after the model was built, so that the two no longer fit.
+        """
+        config: NeZhaConfig = copy.copy(self.config)
+        config.architectures = [type(self).__name__]
+        # Another model built from this config may have been resized since.
+        config.vocab_size = next(shape[0] for name, shape in shapes.items() if name.endswith("word_embeddings.weight"))
+        wanted = parameter_shapes(config, head_of_class(type(self).__name__) or "model")
+        misfits = [name for name in {**wanted, **shapes} if wanted.get(name) != tuple(shapes.get(name, ()))]
+        if misfits:
+            raise ValueError(
+                f"The config no longer describes this model, so what would be saved could not be opened: {misfits[0]} "
+                f"has shape {list(shapes.get(misfits[0], ()))}, and by the config it is "
+                f"{list(wanted.get(misfits[0], ()))} ({len(misfits)} parameters "
+                "differ). Set the config back to what the model was built with."
+            )
+        return config
 
 
-def _set(parameter: Any, array: np.ndarray) -> None:
+def _set(name: str, parameter: Any, array: np.ndarray) -> None:
     if str(parameter.dtype).endswith(array.dtype.name):
         parameter.set_value(array)
-    else:
-        parameter.set_value(paddle.to_tensor(array).astype(parameter.dtype))
+        return
+    value = paddle.to_tensor(array).astype(parameter.dtype)
+    if not bool(paddle.isfinite(value.astype("float32")).all()):
+        raise CheckpointError(
+            f"{name} holds numbers up to {np.abs(array).max():g}, which {parameter.dtype} cannot: open it with "
+            f"dtype={array.dtype.name!r}."
+        )
+    parameter.set_value(value)
+
+
+def _remove_others(folder: Path, written: str) -> None:
+    """Takes away an older save in another format, which might be opened in place of the new one."""
+    names = {SAFETENSORS_NAME, SAFETENSORS_INDEX_NAME, PDPARAMS_NAME} - {written}
+    index = folder / SAFETENSORS_INDEX_NAME
+    if index.is_file():
+        names |= {file.name for file in folder.glob("model-*-of-*.safetensors")}
+    for name in names:
+        (folder / name).unlink(missing_ok=True)
 
 
 def _arrays(parameters: "dict[str, Any]") -> "dict[str, np.ndarray]":
@@ -155,20 +201,3 @@ def _arrays(parameters: "dict[str, Any]") -> "dict[str, np.ndarray]":
             plain = parameter.astype("float32") if parameter.dtype == paddle.bfloat16 else parameter
             once[id(parameter)] = plain.numpy()
     return {name: once[id(parameter)] for name, parameter in parameters.items()}
-
-
-def _refuse_bare_name(folder: Path) -> None:
-    if folder.is_dir():
-        return
-    if folder.exists():
-        raise FileNotFoundError(f"{folder} is a file: give the folder that holds the config and the weights.")
-    address = NEZHA_PRETRAINED_RESOURCE_FILES_MAP["model_state"].get(str(folder))
-    if address is None:
-        raise FileNotFoundError(
-            f"There is no folder {str(folder)!r}. Give the folder that holds the config and the weights."
-        )
-    raise FileNotFoundError(
-        f"{str(folder)!r} is a published checkpoint, and there is no such folder here. Download {address} into a "
-        f"folder as {PDPARAMS_NAME}, write its config there with NeZhaConfig.from_pretrained({str(folder)!r})"
-        ".save_pretrained(folder), and give that folder."
-    )

@@ -11,19 +11,21 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # What a part of paddle_nezha may import of paddle_nezha; "checkpoint" and "tokenizer" are packages.
 ALLOWED = {
+    "_files": set(),
     "_paddle": set(),
-    "config": set(),
+    "config": {"_files"},
     "relative": set(),
-    "checkpoint": {"config"},
-    "tokenizer": {"config", "checkpoint", "_paddle"},
+    "checkpoint": {"_files", "config"},
+    "hub": {"_files", "config", "checkpoint"},
+    "tokenizer": {"_files", "_paddle", "config", "hub"},
     "outputs": set(),
     "layers": {"_paddle", "config"},
     "inputs": {"_paddle"},
-    "pretrained": {"_paddle", "config", "checkpoint"},
+    "pretrained": {"_paddle", "config", "checkpoint", "hub"},
     "attention": {"_paddle", "config", "relative", "layers"},
     "model": {"_paddle", "config", "inputs", "layers", "attention", "outputs", "pretrained"},
     "heads": {"_paddle", "config", "inputs", "layers", "outputs", "model"},
-    "auto": {"config", "pretrained", "model", "heads"},
+    "auto": {"config", "checkpoint", "hub", "pretrained", "model", "heads"},
 }
 # What needs Paddle when it is imported; everything else must not.
 NEEDS_PADDLE = {"_paddle", "layers", "inputs", "pretrained", "attention", "model", "heads", "auto"}

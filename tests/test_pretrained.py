@@ -6,6 +6,7 @@ import shutil
 import stat
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -160,9 +161,13 @@ def test_a_folder_without_config_or_no_folder_at_all(tmp_path):
         paddle_nezha.NeZhaModel.from_pretrained(tmp_path / "a.pdparams")
 
 
-def test_a_published_name_says_where_its_file_is():
-    with pytest.raises(FileNotFoundError, match=r"https://.*/nezha-base-chinese\.pdparams"):
-        paddle_nezha.NeZhaModel.from_pretrained("nezha-base-chinese")
+def test_a_published_name_that_cannot_be_fetched_says_where_its_files_are(monkeypatch, tmp_path):
+    monkeypatch.setenv("PADDLE_NEZHA_OFFLINE", "1")
+    monkeypatch.setenv("PADDLE_NEZHA_HOME", str(tmp_path))
+    monkeypatch.setenv("PPNLP_HOME", str(tmp_path))
+    for opens in (paddle_nezha.NeZhaModel.from_pretrained, paddle_nezha.load):
+        with pytest.raises(OSError, match=r"https://.*/nezha-base-chinese\.pdparams"):
+            opens("nezha-base-chinese")
     assert NeZhaConfig.from_pretrained("nezha-large-chinese").num_hidden_layers == 24
 
 
@@ -224,3 +229,98 @@ def test_two_processes_load_the_same_numbers():
     ]
     assert runs[0].returncode == 0, runs[0].stderr
     assert runs[0].stdout.splitlines()[-1] == runs[1].stdout.splitlines()[-1]
+
+
+@pytest.mark.parametrize("name", ["nezha-cn-12L768H", "nezha-en-12L768H"])
+def test_names_of_paddlenlps_documentation_answer_with_what_they_meant(name):
+    for opens in (NeZhaConfig.from_pretrained, paddle_nezha.NeZhaModel.from_pretrained, paddle_nezha.load):
+        with pytest.raises(FileNotFoundError, match="PaddleNLP's documentation lists it"):
+            opens(name)
+
+
+def test_a_folder_saved_again_in_another_format_holds_the_new_weights_alone(tiny, tmp_path):
+    first, second = paddle_nezha.NeZhaModel(tiny()), paddle_nezha.NeZhaModel(tiny())
+    for weights in ("safetensors", "pdparams", "safetensors"):
+        first.save_pretrained(tmp_path, weights=weights)
+        other = "pdparams" if weights == "safetensors" else "safetensors"
+        second.save_pretrained(tmp_path, weights=other)
+        again = paddle_nezha.NeZhaModel.from_pretrained(tmp_path)
+        np.testing.assert_array_equal(again.pooler.dense.weight.numpy(), second.pooler.dense.weight.numpy())
+        assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_torch_file_that_would_be_opened_first_is_not_saved_beside(tiny, tmp_path):
+    (tmp_path / "pytorch_model.bin").write_bytes(b"PK")
+    with pytest.raises(ValueError, match="pytorch_model.bin, which would be opened in place"):
+        paddle_nezha.NeZhaModel(tiny()).save_pretrained(tmp_path, weights="pdparams")
+
+
+def test_a_config_that_two_models_share_is_saved_as_each_of_them_is(tiny, tmp_path):
+    config = tiny()
+    one, other = paddle_nezha.NeZhaForMaskedLM(config), paddle_nezha.NeZhaForMaskedLM(config)
+    one.resize_token_embeddings(120)
+    for model, rows in ((one, 120), (other, 99)):
+        model.save_pretrained(tmp_path)
+        assert paddle_nezha.load(tmp_path).config.vocab_size == rows
+
+
+def test_a_config_that_no_longer_describes_the_model_is_not_saved(tiny, tmp_path):
+    model = paddle_nezha.NeZhaForSequenceClassification(tiny(num_labels=3))
+    model.config.num_labels = 5
+    with pytest.raises(ValueError, match=r"classifier.weight has shape \[32, 3\], and by the config it is \[32, 5\]"):
+        model.save_pretrained(tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_numbers_too_large_for_the_model_are_refused_and_open_in_their_own_dtype(tiny, tmp_path):
+    model = paddle_nezha.NeZhaModel(tiny())
+    model.save_pretrained(tmp_path)
+    arrays = safetensors.read(tmp_path / "model.safetensors")
+    arrays["pooler.dense.bias"] = np.full(32, 1e300)
+    safetensors.write(tmp_path / "model.safetensors", arrays)
+    with pytest.raises(CheckpointError, match=r"pooler.dense.bias holds numbers up to 1e\+300.*dtype='float64'"):
+        paddle_nezha.NeZhaModel.from_pretrained(tmp_path)
+    assert (paddle_nezha.NeZhaModel.from_pretrained(tmp_path, dtype="float64").pooler.dense.bias.numpy() == 1e300).all()
+
+
+def test_integers_in_safetensors_are_no_bfloat16(tiny, tmp_path):
+    paddle_nezha.NeZhaModel(tiny()).save_pretrained(tmp_path)
+    arrays = safetensors.read(tmp_path / "model.safetensors")
+    arrays["pooler.dense.bias"] = np.full(32, 3, np.uint16)
+    safetensors.write(tmp_path / "model.safetensors", arrays)
+    with pytest.raises(CheckpointError, match=r"pooler.dense.bias: expected \[32\], found \[32\] of uint16"):
+        paddle_nezha.NeZhaModel.from_pretrained(tmp_path)
+
+
+def test_other_shapes_can_be_ignored_and_are_reported(tiny, tmp_path, caplog):
+    paddle_nezha.NeZhaForSequenceClassification(tiny(num_labels=3)).save_pretrained(tmp_path)
+    with caplog.at_level("WARNING", logger="paddle_nezha"):
+        model = paddle_nezha.NeZhaForSequenceClassification.from_pretrained(
+            tmp_path, num_labels=5, ignore_mismatched_sizes=True
+        )
+    assert (
+        model.classifier.weight.shape[1] == 5 and "classifier.weight (expected [32, 5], found [32, 3])" in caplog.text
+    )
+
+
+def test_files_are_readable_by_whom_the_umask_allows(tiny, tmp_path):
+    before = os.umask(0o022)
+    try:
+        for weights in ("pdparams", "safetensors"):
+            paddle_nezha.NeZhaModel(tiny()).save_pretrained(tmp_path, weights=weights)
+            assert {stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()} == {0o644}
+    finally:
+        os.umask(before)
+
+
+def test_threads_may_save_into_one_folder(tiny, tmp_path):
+    models = [paddle_nezha.NeZhaModel(tiny()) for _ in range(3)]
+
+    def save(model):
+        for _ in range(5):
+            model.save_pretrained(tmp_path)
+
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(save, models))
+    paddle_nezha.load(tmp_path)
+    assert len(list(tmp_path.iterdir())) == 2

@@ -5,11 +5,14 @@ what a head expects; `reconcile` brings the two together, whoever's names the fi
 every tensor. No pickle is ever executed.
 """
 
-from . import pdparams, safetensors
+from . import configs, pdparams, safetensors, tensorflow, torch_files
 from .account import Account, reconcile
-from .dialects import DIALECTS, Dialect, detect
+from .dialects import DIALECTS, Dialect, Evidence, detect, explain
 from .errors import CheckpointError
+from .heads import head_of_class, head_of_tensors
 from .names import HEADS, TIES, parameter_shapes
+from .opening import Opened, open_checkpoint, weight_file
+from .stored import Stored
 
 __all__ = [
     "DIALECTS",
@@ -18,9 +21,20 @@ __all__ = [
     "Account",
     "CheckpointError",
     "Dialect",
+    "Evidence",
+    "Opened",
+    "Stored",
+    "configs",
     "detect",
+    "explain",
+    "head_of_class",
+    "head_of_tensors",
+    "open_checkpoint",
     "parameter_shapes",
     "pdparams",
     "reconcile",
     "safetensors",
+    "tensorflow",
+    "torch_files",
+    "weight_file",
 ]

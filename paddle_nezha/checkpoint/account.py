@@ -7,7 +7,7 @@ from typing import NamedTuple, Optional, Union
 
 import numpy as np
 
-from .dialects import Dialect, detect, dropped
+from .dialects import DIALECTS, Dialect, detect, dropped
 from .errors import CheckpointError
 from .names import ABSOLUTE_TABLE, HEAD_PARTS, RELATIVE_TABLES, TIES, bare
 from .stored import Held, Stored, Turned, Widened, same_values
@@ -106,6 +106,8 @@ def reconcile(
     new_allowed: Iterable[str] = (),
     ignore_mismatched_sizes: bool = False,
     check_values: bool = True,
+    bfloat16_bits: bool = True,
+    skipped: Optional[Mapping[str, str]] = None,
 ) -> Account:
     """Gives each parameter its tensor, or says everything that stands in the way.
 
@@ -118,6 +120,9 @@ def reconcile(
         ignore_mismatched_sizes: count what has another shape as new, in place of refusing it.
         check_values: read every tensor now and refuse what is not finite; without it `Account.read` does.
 
+        bfloat16_bits: uint16 numbers are the bits of bfloat16, as in `.pdparams`; in no other format.
+        skipped: what the file's reader left out already, and why; it goes into the account.
+
     Returns:
         The account, complete.
 
@@ -126,13 +131,16 @@ def reconcile(
             lists all of it, `error.account` holds it.
     """
     dialect = dialect or detect(found)
-    account = Account(dialect.name)
+    account = Account(dialect.name, dropped=dict(skipped or {}))
     wanted = {bare(name): name for name in expected}
     stored = {name: Held(item) if isinstance(item, np.ndarray) else item for name, item in found.items()}
     claims = _claims(account, wanted, stored, dialect)
     for ours, name in wanted.items():
         tensor = _chosen(account, name, claims.get(ours, []))
         if tensor is not None:
+            if bfloat16_bits and tensor.dtype == np.uint16:  # no parameter is an integer
+                account.widened.append(name)
+                tensor = Widened(tensor)
             _accept(account, name, tuple(expected[name]), tensor)
     if ignore_mismatched_sizes:
         account.new.update({name: f"{name} ({what})" for name, what in account.misshaped.items()})
@@ -206,9 +214,6 @@ def _chosen(account: Account, name: str, claims: list[_Claim]) -> Optional[Store
 
 
 def _accept(account: Account, name: str, shape: tuple[int, ...], tensor: Stored) -> None:
-    if tensor.dtype == np.uint16:  # Paddle's bfloat16: no parameter is an integer
-        account.widened.append(name)
-        tensor = Widened(tensor)
     if tensor.dtype.kind != "f":
         account.misshaped[name] = f"expected {list(shape)}, found {list(tensor.shape)} of {tensor.dtype}"
     elif tuple(tensor.shape) != shape:
@@ -254,7 +259,8 @@ def _message(account: Account) -> str:
 
 
 def _remedy(account: Account) -> str:
-    unexpected = {bare(name) for name in account.unexpected}
+    meant = (DIALECTS[account.dialect].to_ours(name) for name in account.unexpected)
+    unexpected = {weight.ours for weight in meant if weight is not None}
     if ABSOLUTE_TABLE in unexpected:
         return (
             "It has absolute position embeddings, so it is a BERT checkpoint and no NeZha: load it with a "

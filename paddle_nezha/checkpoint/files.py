@@ -3,8 +3,6 @@
 import codecs
 import io
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
@@ -126,23 +124,3 @@ def beside(file: Path, name: str) -> Path:
             "Put the file itself there."
         )
     return path
-
-
-@contextmanager
-def replaced(path: PathLike) -> Iterator[str]:
-    """Gives a temporary path beside `path`; after the block it is on the disk and takes `path`'s place.
-
-    When the block raises, the temporary file is removed and `path` stays as it was.
-    """
-    target = os.fspath(path)
-    folder, name = os.path.split(target)
-    temporary = os.path.join(folder, f".{name}.{os.getpid()}.tmp")
-    try:
-        yield temporary
-        with open(temporary, "rb+") as written:
-            os.fsync(written.fileno())
-        os.replace(temporary, target)
-    except BaseException:
-        if os.path.exists(temporary):
-            os.remove(temporary)
-        raise

@@ -32,19 +32,31 @@ ABSOLUTE_TABLE = "embeddings.position_embeddings.weight"
 RELATIVE_TABLES = ("attention.relative_key.weight", "attention.relative_value.weight")
 
 _PREFIX = "nezha."
-_BASE_PREFIXES = (_PREFIX, "bert.")
-_WRAPPER = "module."  # of torch's DataParallel
-_BASE_PARTS = ("embeddings.", "encoder.", "pooler.")
+# Around a whole model: torch's DataParallel and TensorFlow Hub, people's own modules and Lightning, torch.compile.
+_WRAPPERS = ("module", "model", "_orig_mod")
+# Around the model without its head. `encoder` is what people call it in a module of their own, and stands before
+# the model's own `encoder`.
+_BASES = ("nezha", "bert", "encoder")
+_BASE_PARTS = ("embeddings", "encoder", "pooler")
 
 
-def bare(name: str) -> str:
-    """A parameter's name without `module.`, `nezha.` or `bert.` before it."""
-    while name.startswith(_WRAPPER):
-        name = name[len(_WRAPPER) :]
-    for prefix in _BASE_PREFIXES:
-        rest = name[len(prefix) :]
-        if name.startswith(prefix) and rest.startswith(_BASE_PARTS):
-            return rest
+def bare(name: str, separator: str = ".", parts: "tuple[str, ...]" = _BASE_PARTS) -> str:
+    """A parameter's name without what files put before it: any number of wrappers, then one name of the model.
+
+    Args:
+        name: as in a file, e.g. `module.bert.pooler.dense.bias`.
+        separator: between the parts of a name.
+        parts: what the names of the model itself begin with. Only before those is a model's name taken off.
+    """
+    plain = unwrapped(name, separator)
+    base, _, rest = plain.partition(separator)
+    return rest if base in _BASES and rest.split(separator)[0] in parts else plain
+
+
+def unwrapped(name: str, separator: str = ".") -> str:
+    """A parameter's name without the wrappers before it: `module.model.cls.x` is `cls.x`."""
+    while name.partition(separator)[0] in _WRAPPERS and separator in name:
+        name = name.partition(separator)[2]
     return name
 
 

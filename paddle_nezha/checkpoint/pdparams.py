@@ -15,10 +15,11 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from .._files import replaced
 from . import pickles
 from .arrays import NUMPY, StoredArray, check_writable
 from .errors import CheckpointError, PathLike, foreign, truncated
-from .files import Source, replaced
+from .files import Source
 
 _NAME_TABLE = "StructuredToParameterName@@"
 _SHOWN = 20  # offenders named in a message about a file that is no state dict

@@ -17,9 +17,10 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
+from .._files import replaced
 from .arrays import check_writable, widened
 from .errors import CheckpointError, PathLike, foreign, truncated
-from .files import Form, Source, Span, beside, replaced
+from .files import Form, Source, Span, beside
 
 _INDEX_SUFFIX = ".safetensors.index.json"
 _MAX_INDEX = 64 << 20

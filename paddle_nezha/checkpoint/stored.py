@@ -1,7 +1,7 @@
 """Tensors that are still in their file: shape and dtype are known, the numbers are read when asked for.
 
-So a checkpoint is understood, and refused if need be, before its bytes are touched, and a model is filled tensor by tensor:
-opening one never takes much more memory than its largest tensor beyond the result.
+So a checkpoint is understood, and refused if need be, before its bytes are touched, and a model is filled tensor by
+tensor: opening one never takes much more memory than its largest tensor beyond the result.
 """
 
 from dataclasses import dataclass

@@ -10,6 +10,8 @@ from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer, Split
 from tokenizers.pre_tokenizers import Sequence as InOrder
 
+from .kinds import ADDABLE, checked
+
 # Unicode's symbols, and eight characters of other classes that PaddleNLP's BasicTokenizer also sets apart.
 _SYMBOL = Regex("[\\p{S}\u00ad\u00b2\u00ba\u3007\u00b5\u00d8\u014b\u01b1]")
 _PARALLELISM = "TOKENIZERS_PARALLELISM"
@@ -47,11 +49,9 @@ def added_token(token: Union[str, AddedToken], special: bool) -> AddedToken:
     """A token to add; one given as text is matched in the cleaned text unless it is special.
 
     Raises:
-        ValueError: no text, or a blank one, which would match everywhere.
+        ValueError: no text, or one that no text holds, or every text: lone surrogates, blanks.
     """
-    content = token.content if isinstance(token, AddedToken) else token
-    if not isinstance(content, str) or content.strip() == "":
-        raise ValueError(f"expected tokens to add as text that is not blank, got {content!r}; leave it out")
+    checked("a token to add", token, ADDABLE)
     if isinstance(token, AddedToken):
         return token
     return special_token(token) if special else AddedToken(token, normalized=True)

@@ -1,16 +1,31 @@
 """The keywords of a tokenizer call: defaults, what they mean together, and which contradict each other."""
 
 import difflib
-import operator
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Optional, Union
 
 from . import rows
+from .kinds import DISTANCE, FLAG, LENGTH, SIDE, checked
 
 _PADDINGS = ("longest", "max_length", "do_not_pad")
 _TRUNCATIONS = ("longest_first", "only_first", "only_second", "do_not_truncate")
+# Other keywords are looked up where they are used; None leaves any keyword at its default.
+_KINDS = {
+    **dict.fromkeys(("max_length", "max_seq_len", "pad_to_multiple_of"), LENGTH),
+    "stride": DISTANCE,
+    "padding_side": SIDE,
+    "is_split_into_words": FLAG._replace(advice="make ids of ready tokens with convert_tokens_to_ids"),
+    **dict.fromkeys(
+        (
+            "add_special_tokens", "pad_to_max_seq_len", "return_attention_mask", "return_dict", "return_length",
+            "return_offsets_mapping", "return_overflowing_tokens", "return_position_ids",
+            "return_special_tokens_mask", "return_token_type_ids", "verbose",
+        ),
+        FLAG,
+    ),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -30,12 +45,13 @@ class Call:
     is_split_into_words: bool = False
     padding: Union[bool, str, None] = False
     truncation: Union[bool, str, None] = False
-    return_token_type_ids: Optional[bool] = None
-    return_attention_mask: Optional[bool] = None
+    return_token_type_ids: bool = True
+    return_attention_mask: bool = False
     return_offsets_mapping: bool = False
     return_special_tokens_mask: bool = False
     return_length: bool = False
     return_overflowing_tokens: bool = False
+    return_position_ids: bool = False
     return_dict: bool = True
     add_special_tokens: bool = True
     pad_to_multiple_of: Optional[int] = None
@@ -43,6 +59,7 @@ class Call:
     return_tensors: Optional[str] = None
     max_seq_len: Optional[int] = None
     pad_to_max_seq_len: bool = False
+    verbose: bool = True
 
     @classmethod
     def read(cls, given: Mapping[str, Any]) -> "Call":
@@ -50,9 +67,22 @@ class Call:
 
         Raises:
             TypeError: an unknown keyword, with the nearest known one.
+            ValueError: a value the keyword cannot have.
         """
         refuse_unknown("a NeZhaTokenizer call", given, [item.name for item in fields(cls)])
-        return cls(**given)
+        call = cls(
+            **{
+                name: checked(name, value, _KINDS[name]) if name in _KINDS else value
+                for name, value in given.items()
+                if value is not None
+            }
+        )
+        if call.return_position_ids:
+            raise ValueError(
+                "expected return_position_ids=False, got True: NeZha's positions are relative and no input of the "
+                "model; leave it out"
+            )
+        return call
 
     @property
     def length(self) -> Optional[int]:
@@ -104,8 +134,6 @@ class Call:
             ValueError: the keywords contradict each other, or `max_length` leaves no room.
         """
         name = self.truncation_name
-        if self.stride < 0:
-            raise ValueError(f"expected stride of at least 0, got {self.stride}")
         if self.steps:
             name = self._step_strategy(pair, name)
         elif self.return_overflowing_tokens and name == "do_not_truncate":
@@ -128,12 +156,14 @@ class Call:
             )
         return "only_first" if name == "only_first" else "only_second"
 
-    def _checked(self, limit: Any, pair: bool) -> int:
+    def _checked(self, limit: int, pair: bool) -> int:
         least = self.special(pair)
-        length = operator.index(limit)
-        if length < least or isinstance(limit, bool):
-            raise ValueError(f"expected max_length of at least {least}, the special tokens of a row, got {limit!r}")
-        return length
+        if limit < least:
+            raise ValueError(
+                f"expected max_length of at least {least}, the special tokens of a row, got {limit}; "
+                "raise it, or pass add_special_tokens=False"
+            )
+        return limit
 
     def _advance(self, limit: int, pair: bool) -> Any:
         if self.steps:
@@ -156,13 +186,13 @@ class Call:
             if multiple is not None:
                 raise ValueError(f"pad_to_multiple_of={multiple} needs padding, got padding=False; pass padding=True")
             return None
-        if multiple is not None and (multiple < 1 or (cut is not None and cut.max_length % multiple)):
+        if multiple is not None and cut is not None and cut.max_length % multiple:
             raise ValueError(
-                f"expected pad_to_multiple_of to divide max_length={cut and cut.max_length}, got {multiple}; "
-                "otherwise padded rows would be longer than max_length"
+                f"expected pad_to_multiple_of to divide max_length={cut.max_length}, got {multiple}: padded rows "
+                "would be longer than max_length; pass a max_length that is a multiple of it"
             )
         if name == "longest":
-            if self.length is not None and cut is None:
+            if self.length is not None and cut is None and self.verbose:
                 warnings.warn(
                     f"max_length={self.length} does nothing with padding=True and no truncation; "
                     "pass truncation=True, or padding='max_length'",
@@ -185,19 +215,11 @@ def refuse_unknown(what: str, given: Iterable[str], known: Iterable[str]) -> Non
             raise TypeError(f"{what} has no keyword {name!r}; {hint}")
 
 
-def side(name: Optional[str], default: str) -> str:
-    """ "left" or "right"; `default` for None."""
-    chosen = default if name is None else name
-    if chosen not in ("left", "right"):
-        raise ValueError(f"expected padding_side to be 'left' or 'right', got {chosen!r}")
-    return chosen
-
-
 def _choice(keyword: str, value: Any, meaning_of_true: str, choices: tuple[str, ...]) -> str:
     if value is True:
         return meaning_of_true
     if value is False or value is None:
         return choices[-1]
     if value not in choices:
-        raise ValueError(f"expected {keyword} to be True, False or one of {choices}, got {value!r}")
+        raise ValueError(f"expected {keyword} to be True, False or one of {choices}, got {value!r}; pass one of these")
     return str(value)

@@ -8,6 +8,8 @@ from tokenizers import Encoding
 from . import rows
 from .call import Call
 
+_WHOLE = "give what the tokenizer returned"
+
 
 class Row(NamedTuple):
     """One row of the answer: the sample it comes from, and which of its tokens."""
@@ -103,6 +105,7 @@ def collected(given: Union[Mapping[str, Any], Sequence[Mapping[str, Any]]]) -> t
     """What calls returned as columns of plain lists, and whether it is a batch.
 
     Raises:
+        TypeError: something else than columns.
         ValueError: no `input_ids`, or rows with different columns.
     """
     if isinstance(given, Mapping):
@@ -110,16 +113,21 @@ def collected(given: Union[Mapping[str, Any], Sequence[Mapping[str, Any]]]) -> t
     else:
         columns = _gathered(given)
     if "input_ids" not in columns:
-        raise ValueError(
-            f"expected a column 'input_ids' to pad, got {sorted(columns)}; give what the tokenizer returned"
-        )
+        raise ValueError(f"expected a column 'input_ids' to pad, got {sorted(columns)}; {_WHOLE}")
     ids = columns["input_ids"]
+    if not isinstance(ids, (list, tuple)):
+        raise TypeError(f"expected 'input_ids' as a list of ids or of rows, got {type(ids).__name__}; {_WHOLE}")
     if len(ids) > 0 and isinstance(ids[0], int):
         return {name: [column] for name, column in columns.items()}, False
     return columns, True
 
 
 def _gathered(given: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    for row in given if isinstance(given, (list, tuple)) else [given]:
+        if not isinstance(row, Mapping):
+            raise TypeError(
+                f"expected a mapping of columns to pad, or a list of them, got {type(row).__name__}; {_WHOLE}"
+            )
     if not given:
         raise ValueError("expected at least one row to pad, got none; check for an empty batch")
     names = set(given[0])

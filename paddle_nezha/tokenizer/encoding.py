@@ -19,7 +19,10 @@ class BatchEncoding(dict):
         try:
             return self[name]
         except KeyError:
-            raise AttributeError(f"expected one of {sorted(self)}, got {name!r}") from None
+            raise AttributeError(
+                f"expected one of the columns {sorted(self)}, got {name!r}; "
+                "ask for more in the call, for example return_attention_mask=True"
+            ) from None
 
     def word_ids(self, row: int = 0) -> list[Optional[int]]:
         """For each token of a row the index of its word, None at special tokens and padding.
@@ -68,7 +71,9 @@ def _converter(kind: str) -> Any:
         return paddle.to_tensor
     if kind == "pt":
         return _torch().from_numpy
-    raise ValueError(f"expected return_tensors to be one of {TENSOR_KINDS} or None, got {kind!r}")
+    raise ValueError(
+        f"expected return_tensors to be one of {TENSOR_KINDS} or None, got {kind!r}; NeZha on Paddle takes 'pd'"
+    )
 
 
 def _torch() -> Any:

@@ -2,26 +2,21 @@
 
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Optional, Union
 
 from tokenizers import AddedToken, Encoding
 
 from ..config import NEZHA_PRETRAINED_INIT_CONFIGURATION
-from . import backend, files, rows
-from .call import Call, PadTo, refuse_unknown, side
+from . import backend, files, kinds, rows
+from .call import Call, PadTo, refuse_unknown
 from .columns import Batch, collected, plain
 from .encoding import BatchEncoding, to_tensors
 from .samples import Samples, read_samples, unzip_pairs
-from .vocabulary import read_vocabulary
+from .settings import KINDS, SPECIAL_NAMES, setting
+from .vocabulary import Vocab, read_vocabulary
 
-_SPECIAL_NAMES = ("unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
-_SETTING_NAMES = frozenset(
-    (
-        *_SPECIAL_NAMES, "additional_special_tokens", "clean_up_tokenization_spaces", "do_lower_case",
-        "model_max_length", "padding_side", "split_symbols", "strip_accents", "tokenize_chinese_chars",
-    )
-)  # fmt: skip
 # English spelling that `decode` restores.
 _CLOSE_UP = (
     (" .", "."), (" ?", "?"), (" !", "!"), (" ,", ","), (" ' ", "'"),
@@ -37,6 +32,13 @@ def _token(name: str) -> Any:
 
 def _token_id(name: str) -> Any:
     return property(lambda self: self._ids[self._special[name]], doc=f"The id of the {name}.")
+
+
+def _setting(name: str, doc: str) -> Any:
+    def assign(self: Any, value: Any) -> None:
+        self._settings[name] = setting(name, value)
+
+    return property(lambda self: self._settings[name], assign, doc=doc)
 
 
 class NeZhaTokenizer:
@@ -67,7 +69,7 @@ class NeZhaTokenizer:
 
     Raises:
         FileNotFoundError: no vocabulary there.
-        ValueError: a damaged vocabulary, or one without a special token.
+        ValueError: a damaged vocabulary, or one without a special token; a value a setting cannot have.
         TypeError: an unknown keyword.
     """
 
@@ -84,6 +86,12 @@ class NeZhaTokenizer:
     pad_token, pad_token_id = _token("pad_token"), _token_id("pad_token")
     cls_token, cls_token_id = _token("cls_token"), _token_id("cls_token")
     mask_token, mask_token_id = _token("mask_token"), _token_id("mask_token")
+
+    model_max_length = _setting("model_max_length", "The length of calls that give no `max_length`; None is no limit.")
+    padding_side = _setting("padding_side", 'Where padding comes: "right" or "left".')
+    clean_up_tokenization_spaces = _setting(
+        "clean_up_tokenization_spaces", "Whether `decode` closes up the space before English punctuation."
+    )
 
     def __init__(
         self,
@@ -104,27 +112,31 @@ class NeZhaTokenizer:
         clean_up_tokenization_spaces: bool = True,
         **unknown: Any,
     ) -> None:
-        refuse_unknown("NeZhaTokenizer", unknown, _SETTING_NAMES)
+        refuse_unknown("NeZhaTokenizer", unknown, KINDS)
         self._tokens = read_vocabulary(vocab_file)
         self._ids = {token: number for number, token in enumerate(self._tokens)}
         self._size = len(self._tokens)
         given = (unk_token, sep_token, pad_token, cls_token, mask_token)
-        self._special = dict(zip(_SPECIAL_NAMES, given))
-        self._check_special(os.fspath(vocab_file))
-        self._behaviour: dict[str, Any] = {
+        self._special = {name: setting(name, token) for name, token in zip(SPECIAL_NAMES, given)}
+        self._check_special(os.fsdecode(vocab_file))
+        behaviour = {
             "do_lower_case": do_lower_case,
             "strip_accents": strip_accents,
             "tokenize_chinese_chars": tokenize_chinese_chars,
-            "split_symbols": not do_lower_case if split_symbols is None else split_symbols,
+            "split_symbols": split_symbols,
         }
-        self._rust = backend.build(self._ids, unk_token, **self._behaviour)
+        self._behaviour = {name: setting(name, value) for name, value in behaviour.items()}
+        if self._behaviour["split_symbols"] is None:
+            self._behaviour["split_symbols"] = not self.do_lower_case
+        self._rust = backend.build(self._ids, self.unk_token, **self._behaviour)
         self._rust.add_special_tokens([backend.special_token(token) for token in given])
         self._additional: list[str] = []
         self._unread: dict[str, Any] = {}
+        self._settings: dict[str, Any] = {}
         self.model_max_length = model_max_length
-        self.padding_side = side(padding_side, "right")
+        self.padding_side = padding_side
         self.clean_up_tokenization_spaces = clean_up_tokenization_spaces
-        self.add_tokens(list(additional_special_tokens), special_tokens=True)
+        self.add_tokens(setting("additional_special_tokens", additional_special_tokens), special_tokens=True)
 
     def _check_special(self, vocab_file: str) -> None:
         for name, token in self._special.items():
@@ -145,30 +157,32 @@ class NeZhaTokenizer:
                 read where they exist. The special token map wins over the settings, `overrides` over both.
 
         Raises:
+            TypeError: no path.
             FileNotFoundError: no such folder, or no vocabulary in it.
-            ValueError: a setting that gives other ids and is not supported; added tokens with gaps in their
-                ids.
+            ValueError: a value its key cannot have; a setting that gives other ids and is not supported; added
+                tokens with gaps in their ids.
         """
-        path = os.fspath(folder)
-        found = files.read_folder(path, _SETTING_NAMES)
+        path = files.resolve(folder)
+        found = files.read_folder(path)
         settings = {**found.settings, **overrides}
         # Added tokens come with their ids; the constructor would number these by their order.
-        additional = settings.pop("additional_special_tokens", ())
+        listed = setting("additional_special_tokens", settings.pop("additional_special_tokens", ()))
+        additional = [backend.added_token(token, special=True) for token in listed]
         tokenizer = cls(os.path.join(path, files.VOCABULARY_FILE), **settings)
         for number, token in sorted(found.added.items()):
-            tokenizer._restore(number, token)
-        tokenizer.add_tokens(list(additional), special_tokens=True)
-        tokenizer._additional = list(dict.fromkeys((*additional, *tokenizer._additional)))
+            tokenizer._restore(number, token, found.added_file)
+        tokenizer.add_tokens(additional, special_tokens=True)
+        tokenizer._additional = list(dict.fromkeys((*(token.content for token in additional), *tokenizer._additional)))
         tokenizer._unread = found.unread
         return tokenizer
 
-    def _restore(self, number: int, token: AddedToken) -> None:
+    def _restore(self, number: int, token: AddedToken, file: str) -> None:
         if token.content not in self._special.values():
             self.add_tokens([token], special_tokens=token.special)
         here = self._ids.get(token.content)
         if here != number:
             raise ValueError(
-                f"expected added tokens numbered on from {self._size}, the files give {token.content!r} the "
+                f"expected added tokens numbered on from {self._size}, {file!r} gives {token.content!r} the "
                 f"id {number} where {here} comes next; restore vocab.txt and the added tokens together"
             )
 
@@ -181,15 +195,17 @@ class NeZhaTokenizer:
             **self._unread,
             **self._special,
             **self._behaviour,
+            **self._settings,
             "additional_special_tokens": self._additional,
-            "clean_up_tokenization_spaces": self.clean_up_tokenization_spaces,
-            "model_max_length": self.model_max_length,
-            "padding_side": self.padding_side,
         }
         added = self._rust.get_added_tokens_decoder()
         for token in self._special.values():
             added.pop(self._ids[token], None)
-        return files.write_folder(os.fspath(folder), self._tokens, self._size, settings, added)
+        return files.write_folder(kinds.path_of("folder", folder), self._tokens, self._size, settings, added)
+
+    def save_vocabulary(self, folder: Union[str, "os.PathLike[str]"]) -> tuple[str, ...]:
+        """Writes vocab.txt alone, without added tokens, and returns its path."""
+        return (files.write_vocabulary(kinds.path_of("folder", folder), self._tokens[: self._size]),)
 
     # Vocabulary
 
@@ -211,6 +227,11 @@ class NeZhaTokenizer:
             f"NeZhaTokenizer(vocab_size={self._size}, added={len(self) - self._size}, "
             f"do_lower_case={self.do_lower_case}, model_max_length={self.model_max_length})"
         )
+
+    @cached_property
+    def vocab(self) -> Vocab:
+        """The vocabulary file, without added tokens, as PaddleNLP gives it; a copy, which changes nothing here."""
+        return Vocab(self._tokens[: self._size], self.unk_token)
 
     def get_vocab(self) -> dict[str, int]:
         """Every token, added ones included, with its id."""
@@ -250,8 +271,12 @@ class NeZhaTokenizer:
 
         Returns:
             How many ids are new.
+
+        Raises:
+            ValueError: a token that no text holds, or every text.
         """
-        given = [new_tokens] if isinstance(new_tokens, (str, AddedToken)) else list(new_tokens)
+        several = isinstance(new_tokens, Iterable) and not isinstance(new_tokens, str)
+        given: Any = new_tokens if several else [new_tokens]
         tokens = [backend.added_token(token, special_tokens) for token in given]
         for token in tokens:
             if special_tokens and token.content not in self.all_special_tokens:
@@ -263,12 +288,50 @@ class NeZhaTokenizer:
         add(tokens)
         return len(new)
 
+    def add_special_tokens(self, special_tokens_dict: Mapping[str, Any]) -> int:
+        """Adds `additional_special_tokens`, beside those there are; the five named tokens stay what they are.
+
+        Returns:
+            How many ids are new; then resize the model's embeddings to `len(tokenizer)`.
+
+        Raises:
+            ValueError: another text for a named token, which would change what its rows are framed with.
+        """
+        if not isinstance(special_tokens_dict, Mapping):
+            raise TypeError(
+                "expected a dict such as {'additional_special_tokens': ['[E]']}, "
+                f"got {type(special_tokens_dict).__name__}; use add_tokens(tokens, special_tokens=True) for a list"
+            )
+        given = dict(special_tokens_dict)
+        additional = setting("additional_special_tokens", given.pop("additional_special_tokens", ()))
+        for name, token in given.items():
+            if name not in self._special:
+                raise ValueError(
+                    f"expected names out of {(*SPECIAL_NAMES, 'additional_special_tokens')}, got {name!r}; "
+                    "put the token into additional_special_tokens"
+                )
+            if getattr(token, "content", token) != self._special[name]:
+                raise ValueError(
+                    f"expected {name}={self._special[name]!r} to stay, got {token!r}; "
+                    f"make the tokenizer with {name}= a token of its vocabulary instead"
+                )
+        return self.add_tokens(additional, special_tokens=True)
+
     def convert_tokens_to_ids(self, tokens: Union[str, Sequence[str]]) -> Union[int, list[int]]:
-        """The id of a token, or of each; `unk_token_id` for what the vocabulary does not hold."""
-        unknown = self.unk_token_id
+        """The id of a token, or of each; `unk_token_id` for what the vocabulary does not hold.
+
+        Raises:
+            TypeError: something that is no token.
+        """
         if isinstance(tokens, str):
-            return self._ids.get(tokens, unknown)
-        return [self._ids.get(token, unknown) for token in tokens]
+            return self._ids.get(tokens, self.unk_token_id)
+        each = list(tokens) if isinstance(tokens, Iterable) else [tokens]
+        for token in each:
+            if not isinstance(token, str):
+                raise TypeError(
+                    f"expected tokens as str, got {type(token).__name__}; convert lists of tokens one by one"
+                )
+        return [self._ids.get(token, self.unk_token_id) for token in each]
 
     def convert_ids_to_tokens(self, ids: Any, skip_special_tokens: bool = False) -> Union[str, list[str]]:
         """The token of an id, or of each id of a list, array or tensor.
@@ -279,9 +342,10 @@ class NeZhaTokenizer:
         numbers = plain(ids)
         return self._token_at(numbers) if isinstance(numbers, int) else self._tokens_at(numbers, skip_special_tokens)
 
-    def _tokens_at(self, numbers: Sequence[Any], skip_special_tokens: bool) -> list[str]:
+    def _tokens_at(self, numbers: Any, skip_special_tokens: bool) -> list[str]:
         hidden = set(self.all_special_ids) if skip_special_tokens else ()
-        tokens = [(number, self._token_at(number)) for number in numbers]
+        each = numbers if isinstance(numbers, Iterable) else [numbers]
+        tokens = [(number, self._token_at(number)) for number in each]
         return [token for number, token in tokens if number not in hidden]
 
     def _token_at(self, number: Any) -> str:
@@ -308,8 +372,7 @@ class NeZhaTokenizer:
             skip_special_tokens: leave out every special token, `unk_token` too.
             clean_up_tokenization_spaces: close up " ." to "." and the like; None is the tokenizer's setting.
         """
-        numbers = plain(token_ids)
-        tokens = self._tokens_at([numbers] if isinstance(numbers, int) else numbers, skip_special_tokens)
+        tokens = self._tokens_at(plain(token_ids), skip_special_tokens)
         text = self.convert_tokens_to_string(tokens)
         clean = clean_up_tokenization_spaces
         if clean is None:
@@ -385,7 +448,7 @@ class NeZhaTokenizer:
 
         Args:
             text: str, or a list of str for a batch; with `is_split_into_words` a list of words, or a list of
-                those.
+                those. A list of (first, second) tuples is a batch of pairs.
             text_pair: the second text of each pair, in the form of `text`.
             max_length (int): tokens of a row, special tokens included. Alone, without `padding` and
                 `truncation`, it truncates, as in PaddleNLP. `max_seq_len` is its old name.
@@ -406,6 +469,8 @@ class NeZhaTokenizer:
             add_special_tokens (bool, True): frame the rows as [CLS] A [SEP] or [CLS] A [SEP] B [SEP].
             return_token_type_ids (bool, True), return_attention_mask, return_special_tokens_mask,
                 return_offsets_mapping, return_length (bool, False): which columns come.
+            return_position_ids: only False; NeZha has none.
+            verbose (bool, True): False keeps the warnings to itself.
             return_dict (bool, True): False gives a batch as a list of dicts, one per row.
             return_tensors (str): "np", "pd" or "pt" for int64 arrays [B, L]; None for lists.
 
@@ -418,14 +483,15 @@ class NeZhaTokenizer:
 
         Raises:
             TypeError: something that is no text, with where it stands; an unknown keyword.
-            ValueError: keywords that contradict each other, or tensors asked of rows that differ in length.
+            ValueError: a value a keyword cannot have, keywords that contradict each other, or tensors asked of rows
+                that differ in length.
         """
         call = Call.read(keywords)
         samples = read_samples(text, text_pair, call.is_split_into_words)
         cut = call.cut(samples.pairs is not None, self.model_max_length)
         pad_to = call.pad_to(cut, self.model_max_length)
         batch = Batch(*self._encode(samples, call), call, cut)
-        if cut is not None and call.length is None and not call.windows:
+        if cut is not None and call.length is None and not call.windows and call.verbose:
             _warn_of_default_length(batch, cut.max_length)
         columns = batch.columns(self.cls_token_id, self.sep_token_id)
         word_ids = batch.framed("word_ids", None, None) if call.is_split_into_words else None
@@ -441,7 +507,7 @@ class NeZhaTokenizer:
 
     def batch_encode(self, batch_text_or_text_pairs: Sequence[Any], **keywords: Any) -> Any:
         """A batch whose elements are texts, or (first, second) pairs; keywords as in a call."""
-        texts, pairs = unzip_pairs(batch_text_or_text_pairs, bool(keywords.get("is_split_into_words")))
+        texts, pairs = unzip_pairs(batch_text_or_text_pairs, bool(keywords.get("is_split_into_words")), list, tuple)
         return self(texts, pairs, **keywords)
 
     def pad(
@@ -453,6 +519,7 @@ class NeZhaTokenizer:
         pad_to_multiple_of: Optional[int] = None,
         return_attention_mask: Optional[bool] = None,
         return_tensors: Optional[str] = None,
+        verbose: bool = True,
     ) -> BatchEncoding:
         """Rows of one length from what calls returned: one mapping, or a list with one mapping per row.
 
@@ -460,20 +527,25 @@ class NeZhaTokenizer:
         if the input has one, or with `return_attention_mask=True`.
 
         Raises:
+            TypeError: something else than columns.
             ValueError: no `input_ids`, or rows with different columns.
         """
         columns, batched = collected(encoded_inputs)
         if return_attention_mask and "attention_mask" not in columns:
             columns["attention_mask"] = [[1] * len(row) for row in columns["input_ids"]]
-        call = Call(
-            padding=padding,
-            max_length=max_length,
-            pad_to_multiple_of=pad_to_multiple_of,
-            return_tensors=return_tensors,
+        call = Call.read(
+            {
+                "padding": padding,
+                "max_length": max_length,
+                "padding_side": padding_side,
+                "pad_to_multiple_of": pad_to_multiple_of,
+                "return_tensors": return_tensors,
+                "verbose": verbose,
+            }
         )
         pad_to = call.pad_to(None, self.model_max_length)
         if pad_to is not None:
-            columns, _ = self._padded(columns, None, pad_to, padding_side)
+            columns, _ = self._padded(columns, None, pad_to, call.padding_side)
         return _delivered(columns, None, call, batched)
 
     def _encode(self, samples: Samples, call: Call) -> tuple[list[Encoding], Optional[list[Encoding]]]:
@@ -497,7 +569,7 @@ class NeZhaTokenizer:
             "special_tokens_mask": 1,
             "offset_mapping": (0, 0),
         }
-        on = side(padding_side, self.padding_side)
+        on = self.padding_side if padding_side is None else padding_side
         longest = max(map(len, columns["input_ids"]), default=0)
         length = rows.padded_length(longest, pad_to.length, pad_to.multiple)
         padded = {

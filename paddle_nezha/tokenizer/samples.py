@@ -19,11 +19,15 @@ class Samples:
 def read_samples(text: Any, text_pair: Any, words: bool) -> Samples:
     """One text or many, alone or in pairs, as text or (with `words`) as words.
 
+    A batch of tuples is a batch of pairs: a text is no tuple, and the words of one are no lists.
+
     Raises:
         TypeError: something that is no text; the message says where it stands and what it is.
-        ValueError: batches of different size.
+        ValueError: batches of different size; pairs mixed with texts.
     """
     batched = _is_batch(text, words)
+    if batched and text_pair is None:
+        text, text_pair = unzip_pairs(text, words, tuple)
     texts = _texts("text", text, words, batched)
     if text_pair is None:
         return Samples(texts, None, batched)
@@ -34,18 +38,29 @@ def read_samples(text: Any, text_pair: Any, words: bool) -> Samples:
         )
     pairs = _texts("text_pair", text_pair, words, batched)
     if len(pairs) != len(texts):
-        raise ValueError(f"expected one second text per text, got {len(pairs)} for {len(texts)} texts")
+        raise ValueError(
+            f"expected one second text per text, got {len(pairs)} for {len(texts)} texts; "
+            "repeat a second text that several texts share"
+        )
     return Samples(texts, pairs, batched)
 
 
-def unzip_pairs(batch: Sequence[Any], words: bool) -> tuple[list[Any], Optional[list[Any]]]:
-    """A batch whose elements may be (first, second) as first texts and second texts."""
-    second_level = (list, tuple)
-    is_pair = [isinstance(item, second_level) and (not words or _is_batch(item, True)) for item in batch]
+def unzip_pairs(batch: Sequence[Any], words: bool, *forms: type) -> tuple[list[Any], Optional[list[Any]]]:
+    """A batch whose elements may be (first, second), in one of `forms`, as first texts and second texts.
+
+    Raises:
+        ValueError: pairs mixed with something else.
+    """
+    is_pair = [isinstance(item, forms) and (not words or _is_batch(item, True)) for item in batch]
     if not any(is_pair):
         return list(batch), None
-    if not all(is_pair) or any(len(item) != 2 for item in batch):
-        raise ValueError("expected a batch of texts or one of (first, second) pairs, got a mixture; split it")
+    for number, item in enumerate(batch):
+        if not is_pair[number] or len(item) != 2:
+            got = f"{len(item)} texts" if is_pair[number] else type(item).__name__
+            raise ValueError(
+                f"expected a batch of texts or one of (first, second) pairs, got a mixture: element {number} is "
+                f"{got}; split the batch"
+            )
     return [first for first, _ in batch], [second for _, second in batch]
 
 
@@ -84,7 +99,7 @@ def _check_str(name: str, given: Any) -> None:
         return
     hint = "check for missing values in the data"
     if isinstance(given, (list, tuple)):
-        hint = "pass is_split_into_words=True for lists of words, or text_pair= for second texts"
+        hint = "pass is_split_into_words=True for lists of words; (first, second) pairs are tuples"
     elif isinstance(given, bytes):
         hint = "decode it first, .decode('utf-8')"
     elif hasattr(given, "tolist"):

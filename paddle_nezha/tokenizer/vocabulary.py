@@ -2,7 +2,50 @@
 
 import os
 from collections.abc import Sequence
-from typing import Union
+from typing import Any, Union
+
+from .kinds import path_of
+
+
+class Vocab:
+    """The tokens of a vocabulary file as PaddleNLP scripts ask for them: unknown tokens have the id of `unk_token`."""
+
+    def __init__(self, tokens: Sequence[str], unk_token: str) -> None:
+        self.idx_to_token = dict(enumerate(tokens))
+        self.token_to_idx = {token: number for number, token in self.idx_to_token.items()}
+        self.unk_token = unk_token
+
+    def __len__(self) -> int:
+        return len(self.idx_to_token)
+
+    def __contains__(self, token: object) -> bool:
+        return token in self.token_to_idx
+
+    def __getitem__(self, tokens: Any) -> Any:
+        return self.to_indices(tokens)
+
+    def to_indices(self, tokens: Any) -> Any:
+        """The id of a token, or of each token of a list or tuple."""
+        if isinstance(tokens, (list, tuple)):
+            return [self.to_indices(token) for token in tokens]
+        return self.token_to_idx.get(tokens, self.token_to_idx[self.unk_token])
+
+    def to_tokens(self, indices: Any) -> Any:
+        """The token of an id, or of each id of a list, tuple or array.
+
+        Raises:
+            ValueError: an id the vocabulary file does not hold.
+        """
+        if hasattr(indices, "tolist"):
+            indices = indices.tolist()
+        if isinstance(indices, (list, tuple)):
+            return [self.to_tokens(index) for index in indices]
+        if indices not in self.idx_to_token:
+            raise ValueError(
+                f"expected ids of the vocabulary file, in [0, {len(self)}), got {indices!r}; "
+                "added tokens have ids beyond it, use convert_ids_to_tokens"
+            )
+        return self.idx_to_token[indices]
 
 
 def read_vocabulary(path: Union[str, os.PathLike[str]]) -> list[str]:
@@ -13,10 +56,11 @@ def read_vocabulary(path: Union[str, os.PathLike[str]]) -> list[str]:
     skipped.
 
     Raises:
+        TypeError: no path.
         FileNotFoundError: no file at `path`.
         ValueError: not UTF-8, empty, an empty line, mixed line ends, or the same token twice.
     """
-    path = os.fspath(path)
+    path = path_of("vocab_file", path)
     if not os.path.isfile(path):
         raise FileNotFoundError(
             f"expected a vocabulary file with one token per line, found no file at {path!r}; "

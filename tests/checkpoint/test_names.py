@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from paddle_nezha.checkpoint import DIALECTS, HEADS, TIES, detect, parameter_shapes
+from paddle_nezha.checkpoint import TIES, parameter_shapes
 from paddle_nezha.config import NEZHA_PRETRAINED_INIT_CONFIGURATION, NeZhaConfig
 
 POSITION_ENCODINGS = ("functional_relative", "parametric_relative", "absolute")
@@ -97,96 +97,6 @@ def test_heads_add_their_own_parameters(tiny, head, own):
 def test_unknown_head(tiny):
     with pytest.raises(ValueError, match="one of model, pretraining, .*but got 'mlm'"):
         parameter_shapes(tiny, "mlm")
-
-
-# The map
-
-
-@pytest.mark.parametrize("head", HEADS)
-@pytest.mark.parametrize("position_encoding", ["functional_relative", "absolute"])
-def test_map_is_reversible(tiny, head, position_encoding):
-    """Each of our names has one name in each dialect, no two the same, and the way back leads to it."""
-    names = list(parameter_shapes(with_positions(tiny, position_encoding), head))
-    for dialect in DIALECTS.values():
-        weights = [dialect.to_theirs(name, head) for name in names]
-        assert None not in weights
-        assert len({weight.theirs for weight in weights}) == len(names)
-        for name, weight in zip(names, weights):
-            assert dialect.to_ours(weight.theirs) == weight
-            assert name.endswith(weight.ours)
-
-
-def test_hf_names_and_turns():
-    """The table of the published code bases, some rows written out, squares and oblongs alike."""
-    hf = DIALECTS["hf"]
-    for ours, theirs, turned in [
-        ("embeddings.word_embeddings.weight", "embeddings.word_embeddings.weight", False),
-        ("embeddings.layer_norm.weight", "embeddings.LayerNorm.weight", False),
-        ("encoder.layer.11.attention.query.weight", "encoder.layer.11.attention.self.query.weight", True),
-        ("encoder.layer.0.attention.value.bias", "encoder.layer.0.attention.self.value.bias", False),
-        ("encoder.layer.0.attention.dense.weight", "encoder.layer.0.attention.output.dense.weight", True),
-        (
-            "encoder.layer.0.attention.layer_norm.bias",
-            "encoder.layer.0.attention.output.LayerNorm.bias",
-            False,
-        ),
-        ("encoder.layer.0.ffn.weight", "encoder.layer.0.intermediate.dense.weight", True),
-        ("encoder.layer.0.ffn_output.weight", "encoder.layer.0.output.dense.weight", True),
-        ("encoder.layer.0.layer_norm.weight", "encoder.layer.0.output.LayerNorm.weight", False),
-        ("pooler.dense.weight", "pooler.dense.weight", True),
-        ("cls.predictions.dense.weight", "cls.predictions.transform.dense.weight", True),
-        ("cls.predictions.layer_norm.weight", "cls.predictions.transform.LayerNorm.weight", False),
-        ("cls.predictions.decoder_weight", "cls.predictions.decoder.weight", False),
-        ("cls.predictions.decoder_bias", "cls.predictions.bias", False),
-        ("cls.seq_relationship.weight", "cls.seq_relationship.weight", True),
-    ]:
-        assert hf.to_theirs(ours, "pretraining") == (ours, theirs, turned)
-    assert hf.to_theirs("classifier.weight", "question_answering").theirs == "qa_outputs.weight"
-    assert hf.to_theirs("classifier.weight", "token_classification").theirs == "classifier.weight"
-
-
-@pytest.mark.parametrize("prefix", ["", "nezha.", "bert.", "module.", "module.bert.", "module.module.nezha."])
-def test_prefixes_and_second_spellings(prefix):
-    hf, paddle = DIALECTS["hf"], DIALECTS["paddlenlp"]
-    assert paddle.to_ours(prefix + "embeddings.layer_norm.bias").ours == "embeddings.layer_norm.bias"
-    for theirs, ours in [
-        ("embeddings.LayerNorm.gamma", "embeddings.layer_norm.weight"),
-        ("encoder.layer.10.output.LayerNorm.beta", "encoder.layer.10.layer_norm.bias"),
-    ]:
-        assert hf.to_ours(prefix + theirs).ours == ours
-    assert hf.to_ours("module.cls.predictions.decoder.bias").ours == "cls.predictions.decoder_bias"
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "encoder.layer.{}.ffn.weight",
-        "encoder.layer.01.ffn.weight",
-        "encoder.layer.-1.ffn.weight",
-        "encoder.layer.0.ffn.weight.",
-        "xencoder.layer.0.ffn.weight",
-        "nezha.cls.predictions.decoder_bias",
-        "bert.nezha.pooler.dense.bias",
-        "pooler.dense",
-        "",
-    ],
-)
-def test_names_of_nothing(name):
-    assert DIALECTS["paddlenlp"].to_ours(name) is None
-
-
-def test_learned_relative_tables_have_no_foreign_name():
-    name = "encoder.layer.0.attention.relative_key.weight"
-    assert DIALECTS["paddlenlp"].to_ours(name) == (name, name, False)
-    assert DIALECTS["hf"].to_theirs(name, "model") is None
-
-
-@pytest.mark.parametrize("head", HEADS)
-def test_detection(tiny, head):
-    names = parameter_shapes(tiny, head)
-    assert detect(names).name == "paddlenlp"
-    assert detect([DIALECTS["hf"].to_theirs(name, head).theirs for name in names]).name == "hf"
-    assert detect([]).name == "paddlenlp"
 
 
 def test_no_framework_is_imported():

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from paddle_nezha.checkpoint import CheckpointError, pdparams, reconcile
+from paddle_nezha.checkpoint.dialects import DIALECTS
 
 paddle = pytest.importorskip("paddle")
 
@@ -87,7 +88,7 @@ def test_bfloat16_of_paddle_becomes_float32(layer, tmp_path):
     paddle.save({"pooler.dense.weight": weight}, str(path))
     found = pdparams.read(path)
     assert found["pooler.dense.weight"].dtype == np.uint16
-    account = reconcile({"pooler.dense.weight": (3, 5)}, found)
+    account = reconcile({"pooler.dense.weight": (3, 5)}, found, dialect=DIALECTS["paddlenlp"])
     got = account.arrays["pooler.dense.weight"]
     assert got.dtype == np.float32
     np.testing.assert_array_equal(got, weight.astype("float32").numpy())

@@ -1,10 +1,13 @@
 """The keywords of a call: columns, padding, truncation, windows, tensors."""
 
+import re
 import warnings
+from dataclasses import fields
 
 import numpy as np
 import pytest
 
+from paddle_nezha.tokenizer.call import Call
 from paddle_nezha.tokenizer.rows import Cut, spans
 
 LONG = "一二三四五六七八九十"
@@ -39,7 +42,7 @@ def test_defaults_are_ids_and_segments(tokenizer):
     assert list(tokenizer("好")) == ["input_ids", "token_type_ids"]
     assert list(tokenizer("好", return_token_type_ids=False)) == ["input_ids"]
     assert tokenizer([]) == {"input_ids": [], "token_type_ids": []}
-    with pytest.raises(AttributeError, match="'attention_mask'"):
+    with pytest.raises(AttributeError, match="'attention_mask'; ask for more in the call"):
         tokenizer("好").attention_mask  # noqa: B018
 
 
@@ -60,8 +63,37 @@ def test_encode_and_batch_encode_are_the_call(tokenizer):
     assert tokenizer.batch_encode([("今", "天"), ["好", "好"]]) == tokenizer(["今", "好"], ["天", "好"])
     split = tokenizer.batch_encode([["今", "天"]], is_split_into_words=True)
     assert split == tokenizer([["今", "天"]], is_split_into_words=True)
-    with pytest.raises(ValueError, match="mixture"):
-        tokenizer.batch_encode(["今", ("今", "天")])
+
+
+def test_tuples_are_pairs(tokenizer):
+    expected = tokenizer(["今", "好"], ["天", "很好"], padding=True)
+    assert tokenizer([("今", "天"), ("好", "很好")], padding=True) == expected
+    assert tokenizer(("今", "天")) == tokenizer(["今", "天"])
+    words = [(["今", "天"], ["好"]), (["我"], [])]
+    expected = tokenizer([["今", "天"], ["我"]], [["好"], []], is_split_into_words=True)
+    assert tokenizer(words, is_split_into_words=True) == expected
+    assert tokenizer([("今", "天")], is_split_into_words=True).token_type_ids == [[0, 0, 0, 0]]
+
+
+@pytest.mark.parametrize(
+    ("batch", "part"),
+    [
+        (["今", ("今", "天")], "element 0 is str; split the batch"),
+        ([("今", "天"), "今"], "element 1 is str"),
+        ([("今", "天"), ("今", "天", "好")], "element 1 is 3 texts"),
+    ],
+)
+def test_pairs_and_texts_do_not_mix(tokenizer, batch, part):
+    for run in (tokenizer, tokenizer.batch_encode):
+        with pytest.raises(ValueError, match=f"got a mixture: {part}"):
+            run(batch)
+
+
+def test_lists_are_no_pairs_in_a_call(tokenizer):
+    with pytest.raises(TypeError, match=r"text\[0\] .*got list; .*\(first, second\) pairs are tuples"):
+        tokenizer([["今", "天"]])
+    with pytest.raises(TypeError, match=r"expected text_pair\[0\] to be str, got NoneType"):
+        tokenizer([("今", None)])
 
 
 def test_batch_as_a_list_of_dicts(tokenizer):
@@ -98,9 +130,8 @@ def test_padding_on_the_left(tokenizer, own_tokenizer):
     assert encoded.input_ids[:2] == [0, 0] and encoded.attention_mask == [0, 0, 1, 1, 1]
     own_tokenizer.padding_side = "left"
     assert own_tokenizer("好", **options) == encoded
-    own_tokenizer.padding_side = "top"
     with pytest.raises(ValueError, match="got 'top'"):
-        own_tokenizer("好", **options)
+        own_tokenizer("好", padding_side="top", **options)
 
 
 def test_pad_gives_what_a_padded_call_gives(tokenizer):
@@ -130,10 +161,13 @@ def test_pad_keeps_labels_and_makes_tensors(tokenizer):
         ([], "at least one row"),
         ([{"label": 1}], "'input_ids'"),
         ([{"input_ids": [1]}, {"input_ids": [1], "label": 2}], "row 1"),
+        (None, "got NoneType; give what the tokenizer returned"),
+        ([{"input_ids": [1]}, [1]], "expected a mapping of columns to pad, or a list of them, got list"),
+        ({"input_ids": 3}, "as a list of ids or of rows, got int"),
     ],
 )
 def test_pad_refuses(tokenizer, rows, part):
-    with pytest.raises(ValueError, match=part):
+    with pytest.raises((TypeError, ValueError), match=part):
         tokenizer.pad(rows)
 
 
@@ -270,16 +304,16 @@ def test_windows_cover_every_token_in_order(room, count):
         (LONG, {"max_length": 9, "truncation": True, "return_overflowing_tokens": True}, "'longest_first'"),
         (None, {"return_overflowing_tokens": True}, "pass truncation=True with max_length"),
         (None, {"stride": 2}, "no text_pair came"),
-        (None, {"stride": -1}, "at least 0"),
+        (None, {"max_length": 1, "truncation": True}, "raise it, or pass add_special_tokens=False"),
         (None, {"max_length": 8, "max_seq_len": 9}, "contradict"),
         (None, {"pad_to_multiple_of": 8}, "needs padding"),
-        (None, {"padding": True, "pad_to_multiple_of": 0}, "pad_to_multiple_of"),
         (
             None,
             {"padding": True, "truncation": True, "max_length": 9, "pad_to_multiple_of": 8},
-            "max_length=9",
+            "divide max_length=9, got 8.*pass a max_length that is a multiple",
         ),
-        (None, {"return_tensors": "tf"}, "'pd'"),
+        (None, {"return_tensors": "tf"}, "got 'tf'; NeZha on Paddle takes 'pd'"),
+        (None, {"return_position_ids": True}, "positions are relative .*leave it out"),
         (None, {"return_tensors": "np", "return_dict": False}, "return_dict=False"),
     ],
 )
@@ -289,6 +323,61 @@ def test_contradictions_are_refused(tokenizer, pair, options, part):
         return
     with pytest.raises(ValueError, match=part):
         tokenizer(LONG, pair, **options)
+
+
+WHOLE = "a whole number of at least"
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "part"),
+    [
+        ("max_length", ["8", 3.5, 0, -1, True, [8]], f"{WHOLE} 1"),
+        ("max_seq_len", ["8", 0], f"{WHOLE} 1"),
+        ("pad_to_multiple_of", [0, -8, 3.5, "8"], f"{WHOLE} 1"),
+        ("stride", [-1, 1.5, "3"], f"{WHOLE} 0"),
+        ("padding_side", ["top", 3], "'left' or 'right'"),
+        ("padding", ["left", 3, ["longest"]], "True, False or one of"),
+        ("truncation", ["shortest", ["longest_first"]], "True, False or one of"),
+        ("return_tensors", ["tf", 3], "one of"),
+        ("is_split_into_words", ["token"], "True or False"),
+        ("return_attention_mask", ["yes", 2], "True or False"),
+        ("verbose", ["no"], "True or False"),
+    ],
+)
+def test_values_of_another_kind_are_refused(tokenizer, name, values, part):
+    for value in values:
+        with pytest.raises(ValueError, match=rf"expected {name} to be {part}.*got {re.escape(repr(value))}; \w+"):
+            tokenizer("好", **{"padding": "max_length", name: value})
+
+
+def test_ready_tokens_are_told_where_to_go(tokenizer):
+    with pytest.raises(ValueError, match="got 'token'; make ids of ready tokens with convert_tokens_to_ids"):
+        tokenizer(["好", "##b"], is_split_into_words="token")
+
+
+def test_pad_refuses_values_of_another_kind(tokenizer):
+    for name, value in {"max_length": -1, "pad_to_multiple_of": 0, "padding_side": "top", "verbose": "no"}.items():
+        with pytest.raises(ValueError, match=f"expected {name} to be .*got {value!r}; "):
+            tokenizer.pad(tokenizer("好"), **{"padding": "max_length", name: value})
+
+
+def test_none_is_the_default_of_every_keyword(tokenizer):
+    names = [item.name for item in fields(Call)]
+    assert tokenizer(["今天", "好"], **dict.fromkeys(names)) == tokenizer(["今天", "好"])
+
+
+def test_keywords_of_paddlenlp(tokenizer):
+    assert tokenizer("好", return_position_ids=False, verbose=True, return_attention_mask=np.bool_(True)) == {
+        **tokenizer("好"),
+        "attention_mask": [1, 1, 1],
+    }
+
+
+def test_verbose_false_keeps_warnings_back(own_tokenizer):
+    own_tokenizer.model_max_length = 5
+    assert len(own_tokenizer(LONG, truncation=True, verbose=False).input_ids) == 5
+    assert len(own_tokenizer(LONG, padding=True, max_length=5, verbose=False).input_ids) == 12
+    assert len(own_tokenizer.pad(own_tokenizer(LONG), max_length=5, verbose=False)["input_ids"]) == 12
 
 
 def test_no_limit_leaves_nothing_to_pad_to(own_tokenizer):

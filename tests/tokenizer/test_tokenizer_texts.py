@@ -64,7 +64,16 @@ def test_without_lower_casing_ids_are_paddlenlps(cased, text, tokens):
     assert cased.tokenize(text) == tokens
 
 
-def test_literal_special_tokens_keep_their_ids_without_lower_casing(cased):
+def test_deviates_do_lower_case_is_true_for_the_official_names(vocab_file):
+    for settings in NeZhaTokenizer.pretrained_init_configuration.values():
+        ours = NeZhaTokenizer(vocab_file, **settings)
+        assert ours.tokenize("NBA") == ["nba"]
+        assert NeZhaTokenizer(vocab_file, **{**settings, "do_lower_case": False}).tokenize("NBA") == ["[UNK]"]
+
+
+def test_deviates_literal_special_tokens_keep_their_ids(tokenizer, cased):
+    # PaddleNLP splits them at their brackets.
+    assert tokenizer("今[MASK][MASK]天").input_ids[2:4] == [MASK, MASK]
     assert cased("今[MASK][MASK]天").input_ids[2:4] == [MASK, MASK]
 
 
@@ -159,7 +168,7 @@ def test_what_is_no_text_is_refused(tokenizer, text, pair, options, parts):
         tokenizer(text, pair, **options)
     for part in parts:
         assert part in str(caught.value)
-    with pytest.raises(ValueError, match="got 1 for 2 texts"):
+    with pytest.raises(ValueError, match="got 1 for 2 texts; repeat a second text"):
         tokenizer(["好", "好"], ["好"])
     with pytest.raises(TypeError, match="one by one"):
         tokenizer.tokenize(["好"])

@@ -19,6 +19,7 @@ def test_special_tokens_and_ids(tokenizer):
 def test_conversions(tokenizer):
     assert tokenizer.convert_tokens_to_ids("欢") == 3614
     assert tokenizer.convert_tokens_to_ids(["欢", "龘", "[MASK]"]) == [3614, 100, 103]
+    assert tokenizer.convert_tokens_to_ids(token for token in "欢飞") == [3614, 7607]
     assert tokenizer.convert_ids_to_tokens(np.int64(3614)) == "欢"
     assert tokenizer.convert_ids_to_tokens(np.array([101, 3614, 0])) == ["[CLS]", "欢", "[PAD]"]
     assert tokenizer.convert_ids_to_tokens([101, 3614, 0], skip_special_tokens=True) == ["欢"]
@@ -26,7 +27,7 @@ def test_conversions(tokenizer):
     assert tokenizer.get_vocab()["飞"] == 7607
 
 
-@pytest.mark.parametrize("ids", [21128, -1, [101, -100], [[101]], [1.5]])
+@pytest.mark.parametrize("ids", [21128, -1, [101, -100], [[101]], [1.5], None, "x"])
 def test_ids_outside_the_vocabulary_are_refused(tokenizer, ids):
     with pytest.raises(ValueError, match=r"in \[0, 21128\)"):
         tokenizer.convert_ids_to_tokens(ids)
@@ -83,8 +84,61 @@ def test_added_tokens_are_matched_whole(own_tokenizer):
 def test_added_token_keeps_its_flags(own_tokenizer):
     own_tokenizer.add_tokens(AddedToken("nez", single_word=True))
     assert own_tokenizer.tokenize("nez nezs") == ["nez", "[UNK]"]
-    with pytest.raises(ValueError, match="not blank, got ' '"):
-        own_tokenizer.add_tokens([" "])
+
+
+@pytest.mark.parametrize("tokens", [[" "], "", ["好", "\ud800"], [AddedToken(" ")], [3], None, [["E"]]])
+def test_tokens_no_text_holds_are_not_added(own_tokenizer, tokens):
+    with pytest.raises(ValueError, match="expected a token to add to be text, not blank .*; leave it out"):
+        own_tokenizer.add_tokens(tokens)
+    assert len(own_tokenizer) == 21128
+
+
+def test_add_special_tokens(own_tokenizer):
+    given = {"additional_special_tokens": ["[E1]", "[E2]"], "pad_token": "[PAD]", "mask_token": AddedToken("[MASK]")}
+    assert own_tokenizer.add_special_tokens(given) == 2
+    assert set(given) == {"additional_special_tokens", "pad_token", "mask_token"}
+    assert own_tokenizer.add_special_tokens({"additional_special_tokens": ["[E3]"]}) == 1
+    assert own_tokenizer.additional_special_tokens == ["[E1]", "[E2]", "[E3]"]
+    assert own_tokenizer("今[E2]", add_special_tokens=False).input_ids[1:] == [21129]
+    assert own_tokenizer.add_special_tokens({}) == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "part"),
+    [
+        (
+            {"mask_token": "[E]"},
+            r"expected mask_token='\[MASK\]' to stay, got '\[E\]'; make the tokenizer with mask_token=",
+        ),
+        ({"eos_token": "[E]"}, "got 'eos_token'; put the token into additional_special_tokens"),
+        ({"additional_special_tokens": "[E]"}, r"to be a list of texts.*got '\[E\]'; put one token in a list"),
+        (["[E]"], r"expected a dict .*got list; use add_tokens\(tokens, special_tokens=True\)"),
+    ],
+)
+def test_add_special_tokens_refuses(own_tokenizer, given, part):
+    with pytest.raises((TypeError, ValueError), match=part):
+        own_tokenizer.add_special_tokens(given)
+    assert len(own_tokenizer) == 21128
+
+
+def test_vocab_as_paddlenlp_gives_it(own_tokenizer):
+    own_tokenizer.add_tokens(["新疫苗"])
+    vocab = own_tokenizer.vocab
+    assert len(vocab) == len(vocab.idx_to_token) == len(vocab.token_to_idx) == 21128
+    assert (vocab.token_to_idx["飞"], vocab.idx_to_token[7607], vocab["飞"]) == (7607, "飞", 7607)
+    assert vocab.to_indices(["飞", "龘"]) == vocab["飞", "龘"] == [7607, 100]
+    assert vocab.to_tokens(np.array([7607, 103])) == ["飞", "[MASK]"] and vocab.to_tokens(0) == "[PAD]"
+    assert "飞" in vocab and "新疫苗" not in vocab
+    with pytest.raises(ValueError, match=r"in \[0, 21128\), got 21128; added tokens"):
+        vocab.to_tokens([21128])
+    vocab.token_to_idx.clear()
+    assert own_tokenizer.convert_tokens_to_ids("飞") == 7607
+
+
+@pytest.mark.parametrize("tokens", [None, 3, ["飞", None], [["飞"]]])
+def test_what_is_no_token_has_no_id(tokenizer, tokens):
+    with pytest.raises(TypeError, match="expected tokens as str, got (NoneType|int|list)"):
+        tokenizer.convert_tokens_to_ids(tokens)
 
 
 def test_class_attributes_of_paddlenlp():

@@ -1,8 +1,12 @@
 """Reading vocab.txt: what is accepted, and what each damaged file is told."""
 
+import inspect
+
+import numpy as np
 import pytest
 
 from paddle_nezha.tokenizer import NeZhaTokenizer
+from paddle_nezha.tokenizer.settings import KINDS
 
 GOOD = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "天", "\u2028", "##\u2028", "\u3000", "好"]
 
@@ -77,3 +81,58 @@ def test_unknown_keyword_names_the_nearest(vocab_file):
         NeZhaTokenizer(vocab_file, do_lowercase=True)
     with pytest.raises(ValueError, match="'left' or 'right', got 'top'"):
         NeZhaTokenizer(vocab_file, padding_side="top")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "part"),
+    [
+        ("do_lower_case", "yes", "to be True or False, got 'yes'; .*without quotes"),
+        ("do_lower_case", None, "to be True or False, got None"),
+        ("strip_accents", "x", "to be True, False or None, got 'x'"),
+        ("split_symbols", 2, "to be True, False or None, got 2"),
+        ("tokenize_chinese_chars", [1], r"to be True or False, got \[1\]"),
+        ("clean_up_tokenization_spaces", "no", "to be True or False, got 'no'"),
+        ("model_max_length", "512", "at least 1, or None for no limit, got '512'"),
+        ("model_max_length", 0, "got 0"),
+        ("model_max_length", -1, "got -1"),
+        ("model_max_length", 3.5, "got 3.5"),
+        ("model_max_length", float("nan"), "got nan"),
+        ("model_max_length", True, "got True"),
+        ("unk_token", ["x"], r"to be text, not blank .*got \['x'\]; give the token itself"),
+        ("pad_token", " ", "got ' '"),
+        ("additional_special_tokens", "[X]", r"to be a list of texts.*got '\[X\]'; put one token in a list too"),
+        ("additional_special_tokens", ["[X]", 3], r"got \['\[X\]', 3\]"),
+    ],
+)
+def test_settings_of_another_kind_are_refused(vocab_file, name, value, part):
+    with pytest.raises(ValueError, match=f"expected {name} {part}" if part.startswith("to") else part):
+        NeZhaTokenizer(vocab_file, **{name: value})
+
+
+def test_every_keyword_says_what_it_may_be():
+    keywords = set(inspect.signature(NeZhaTokenizer).parameters) - {"vocab_file", "unknown"}
+    assert keywords == set(KINDS)
+
+
+def test_settings_have_one_form(vocab_file):
+    tokenizer = NeZhaTokenizer(vocab_file, do_lower_case=0, strip_accents=np.bool_(True), model_max_length=np.int64(9))
+    assert (tokenizer.do_lower_case, tokenizer.model_max_length) == (False, 9)
+    assert type(tokenizer.model_max_length) is int
+    assert NeZhaTokenizer(vocab_file, model_max_length=int(1e30)).model_max_length is None
+
+
+def test_assigned_settings_are_checked(own_tokenizer):
+    for name, value in {"model_max_length": "8", "padding_side": "top", "clean_up_tokenization_spaces": "x"}.items():
+        before = getattr(own_tokenizer, name)
+        with pytest.raises(ValueError, match=f"expected {name} to be .*got {value!r}"):
+            setattr(own_tokenizer, name, value)
+        assert getattr(own_tokenizer, name) == before
+
+
+@pytest.mark.parametrize("path", [None, 3.5, ["vocab.txt"]])
+def test_what_is_no_path_is_refused(own_tokenizer, path):
+    with pytest.raises(TypeError, match=r"expected vocab_file to be a path \(str or os\.PathLike\), got \w+; check"):
+        NeZhaTokenizer(path)
+    for run in (NeZhaTokenizer.from_pretrained, own_tokenizer.save_pretrained, own_tokenizer.save_vocabulary):
+        with pytest.raises(TypeError, match=r"expected folder to be a path \(str or os\.PathLike\), got \w+; check"):
+            run(path)

@@ -8,10 +8,10 @@ All are little-endian, whatever the machine was.
 import struct
 from typing import Any
 
-from . import pickles
-from .errors import CheckpointError
-from .files import Form, Source
-from .torch_tensors import Reader, Region, corrupt
+from .. import pickles
+from ..errors import CheckpointError
+from ..files import Form, Source
+from .tensors import Reader, Region, corrupt
 
 # 0x1950A86A20F9469CFC6C as a pickle spells it. It comes after a protocol number and perhaps a frame.
 MAGIC = b"\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."

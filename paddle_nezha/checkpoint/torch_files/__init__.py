@@ -13,11 +13,11 @@ from typing import Any, Optional
 
 import numpy as np
 
-from . import torch_legacy, torch_zip
-from .errors import CheckpointError, PathLike, foreign, truncated
-from .files import Source
-from .torch_tensors import StoredTensor
-from .torch_writer import write
+from ..errors import CheckpointError, PathLike, foreign, truncated
+from ..files import Source
+from . import archive, legacy
+from .tensors import StoredTensor
+from .writer import write
 
 __all__ = ["Tensors", "open_file", "read", "write"]
 
@@ -81,9 +81,9 @@ def _load(source: Source) -> Any:
     if not start:
         raise truncated(source.path, 0, "a zip archive or a pickle")
     if start.startswith(b"PK"):
-        return torch_zip.load(source)
-    if torch_legacy.MAGIC in start[:32]:
-        return torch_legacy.load(source)
+        return archive.load(source)
+    if legacy.MAGIC in start[:32]:
+        return legacy.load(source)
     raise CheckpointError(
         f"{source.path} is no torch file: expected a zip archive or the pickles that torch.save writes, but it is "
         f"{_other(start)} (first bytes {start[:8]!r})."

@@ -2,7 +2,7 @@
 
 A pickle of torch.save holds no numbers. It names storages by persistent id, ("storage", class, key, location,
 length), and tensors as windows into them: an offset, sizes and strides, all counted in elements. Where a
-storage lies is the business of the two file formats, `torch_zip` and `torch_legacy`.
+storage lies is the business of the two file formats, `archive` and `legacy`.
 """
 
 import math
@@ -11,11 +11,11 @@ from typing import Any, Literal, NamedTuple, Optional, Protocol
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from . import pickles
-from .arrays import widened
-from .errors import CheckpointError
-from .files import Form, Source, Span
-from .pickles import Global, Refused, Stateful
+from .. import pickles
+from ..arrays import widened
+from ..errors import CheckpointError
+from ..files import Form, Source, Span
+from ..pickles import Global, Refused, Stateful
 
 _MAX_AXES = 32
 _MAX_SIZE = 2**48  # elements; more than any file holds, and small enough for every product below

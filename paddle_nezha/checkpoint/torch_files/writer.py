@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from .arrays import check_writable
-from .errors import PathLike
-from .files import replaced
+from ..._files import replaced
+from ..arrays import check_writable
+from ..errors import PathLike
 
 _TOP = "archive"  # torch's own name where it has none from the file
 _ALIGNMENT = 64

@@ -17,9 +17,9 @@ from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 
-from .errors import CheckpointError, truncated
-from .files import Source
-from .torch_tensors import Place, Reader, Region, corrupt
+from ..errors import CheckpointError, truncated
+from ..files import Source
+from .tensors import Place, Reader, Region, corrupt
 
 _MAX_ENTRIES = 10_000  # a state dict of 400 tensors takes 410
 _MAX_PICKLE = 4 << 20  # bytes; the pickle of 400 tensors takes 60,000
