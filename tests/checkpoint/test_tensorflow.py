@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from tensorflow_sample.make_sample import OPTIMIZER, bert, others, partitioned, slots
 
-from paddle_nezha.checkpoint import CheckpointError, sstable, tensorflow
+from paddle_nezha.checkpoint import CheckpointError, tensorflow
+from paddle_nezha.checkpoint.tensorflow import sstable
 from paddle_nezha.checkpoint.tensorflow.crc32c import crc32c, unmasked
 
 SAMPLE = Path(__file__).with_name("tensorflow_sample")

@@ -9,12 +9,14 @@ from reports import arithmetic, hostile, passing, report, row
 from rich.console import Console
 
 from parity.regress import ERROR_GREW, FAILED, RATIO_GREW, SHOWN, VANISHED, compare, show_findings
+from parity.report import summary
 
 ULP = 2.0**-52
 
 
 def kinds(old, new, **options):
-    return [finding.kind for finding in compare(report(*old), report(*new), **options)]
+    common = row("embeddings", 0.0)  # reports with nothing in common are not compared
+    return [finding.kind for finding in compare(report(*old, common), report(*new, common), **options)]
 
 
 def shown(findings, old, new):
@@ -127,7 +129,7 @@ def test_of_two_rows_with_one_name_the_worse_counts():
 
 @pytest.mark.parametrize("old, new", [(report(), passing()), (passing(), report())])
 def test_nothing_is_compared_with_nothing(old, new):
-    with pytest.raises(ValueError, match="report has no rows to compare; make one with: python -m parity run"):
+    with pytest.raises(ValueError, match="report has no rows to compare; make one with `python -m parity run"):
         compare(old, new)
 
 
@@ -140,7 +142,7 @@ def test_findings_are_shown_with_both_numbers_and_the_verdict_last():
     assert "0.60 -> 1.30, limit 1.5x; PyTorch's own error 2.0e-07 -> 2.0e-07" in " ".join(text.split())
     assert "passed with error 1.0e-15; limit 1e-10; now error 1.0e+00; limit 1e-10" in " ".join(text.split())
     assert "paddle differs: 3.3.1 -> 3.4.0" in text
-    assert text.splitlines()[-1] == "WORSE  3 findings in 3 rows compared"
+    assert text.splitlines()[-1] == "WORSE  3 findings; 3 stages compared"
 
 
 def test_vanished_case_takes_one_line_and_long_lists_are_cut():
@@ -153,10 +155,34 @@ def test_vanished_case_takes_one_line_and_long_lists_are_cut():
 
 
 def test_good_news_is_said_too():
-    assert shown([], passing(), passing()).strip() == "NOT WORSE  8 rows compared, no error has grown"
+    assert shown([], passing(), passing()).strip() == "NOT WORSE  no error has grown; 8 stages compared"
 
 
 def test_hostile_names_are_shown_as_text():
     old = hostile()
-    new = report(row())
+    new = report(row(), old.rows[1])
     assert "\x1b" not in shown(compare(old, new), old, new)
+
+
+def test_reports_with_nothing_in_common_are_not_compared():
+    old, new = (
+        report(row(case="deep"), row(case="relu"), row(case="one"), row(case="two")),
+        report(row(head="masked_lm")),
+    )
+    with pytest.raises(ValueError) as caught:
+        compare(old, new)
+    assert str(caught.value) == (
+        "the two reports have nothing in common: the old one is of seeded cases (deep, relu, one and 1 more; model; "
+        "float64), the new one of seeded cases (odd-sizes; masked_lm; float64). Compare two runs of the same cases."
+    )
+
+
+def test_what_is_only_reported_is_counted_apart_as_in_the_verdict():
+    both = report(row(), row("loss"), row("weights:pooler", limit=math.inf, question="training"))
+    assert shown([], both, both).strip() == "NOT WORSE  no error has grown; 2 stages compared (1 more only reported)"
+    assert summary.verdict(both)[1].startswith("2 stages judged (1 more only reported)")
+
+
+def test_a_quick_run_beside_a_whole_one_is_told():
+    old, new = report(row()), report(row(), quick=True)
+    assert "run differs: whole -> quick" in shown([], old, new)
