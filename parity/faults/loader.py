@@ -97,9 +97,13 @@ def _rows(dialect: str, change: "Callable[[dialects.Row], dialects.Row]") -> Pla
     """Other rows in a dialect's map."""
     known = dialects.DIALECTS[dialect]
     changed = replace(known, rows=tuple(change(row) for row in known.rows))
-    # The others that know these names would contradict it, and the contradiction be refused before anything is loaded.
-    alone = {"paddlenlp": dialects.DIALECTS["paddlenlp"], dialect: changed}
-    return lambda _: mock.patch.dict(dialects.DIALECTS, alone, clear=True)
+    return lambda _: _alone(dialect, changed)
+
+
+def _alone(name: str, dialect: dialects.Dialect) -> "AbstractContextManager[Any]":
+    """A changed dialect without the others that know its names: they would contradict it, and the contradiction be refused
+    before anything is loaded."""
+    return mock.patch.dict(dialects.DIALECTS, {"paddlenlp": dialects.PADDLENLP, name: dialect}, clear=True)
 
 
 def _names_swapped(one: str, other: str, dialect: str = "hf") -> Plant:
@@ -119,7 +123,7 @@ _TURNED, _AS_IT_IS = "linear", "paddle linear"
 
 def _gamma_for_beta(_: Any) -> "AbstractContextManager[Any]":
     spellings = ((r"LayerNorm\.gamma$", "LayerNorm.bias"), (r"LayerNorm\.beta$", "LayerNorm.weight"))
-    return mock.patch.dict(dialects.DIALECTS, {"hf": replace(dialects.HF, spellings=spellings)})
+    return _alone("hf", replace(dialects.HF, spellings=spellings))
 
 
 def _number(change: "Callable[[str], str]") -> Plant:
