@@ -20,6 +20,7 @@ from . import pickles
 from .arrays import NUMPY, StoredArray, check_writable
 from .errors import CheckpointError, PathLike, foreign, truncated
 from .files import Source
+from .opcodes import named, size, text
 
 _NAME_TABLE = "StructuredToParameterName@@"
 _SHOWN = 20  # offenders named in a message about a file that is no state dict
@@ -157,7 +158,7 @@ def write(path: PathLike, arrays: Mapping[str, np.ndarray]) -> None:
         file.write(op.PROTO + b"\x04" + op.EMPTY_DICT)
         places: dict[int, int] = {}
         for name, array in arrays.items():
-            file.write(_text(name))
+            file.write(text(name))
             if id(array) in places:
                 file.write(op.LONG_BINGET + struct.pack("<I", places[id(array)]))
             else:
@@ -169,10 +170,10 @@ def write(path: PathLike, arrays: Mapping[str, np.ndarray]) -> None:
 
 def _write_array(file: BinaryIO, array: np.ndarray, place: int) -> None:
     flat = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")).reshape(-1)
-    file.write(_global("numpy.core.multiarray", "_reconstruct") + _global("numpy", "ndarray"))
-    file.write(_size(0) + op.TUPLE1 + op.SHORT_BINBYTES + b"\x01b" + op.TUPLE3 + op.REDUCE)
+    file.write(named("numpy.core.multiarray", "_reconstruct") + named("numpy", "ndarray"))
+    file.write(size(0) + op.TUPLE1 + op.SHORT_BINBYTES + b"\x01b" + op.TUPLE3 + op.REDUCE)
     file.write(op.LONG_BINPUT + struct.pack("<I", place))
-    file.write(op.MARK + _size(1) + op.MARK + b"".join(map(_size, array.shape)) + op.TUPLE)
+    file.write(op.MARK + size(1) + op.MARK + b"".join(map(size, array.shape)) + op.TUPLE)
     file.write(_dtype(flat.dtype) + op.NEWFALSE)
     file.write(op.BINBYTES8 + struct.pack("<Q", flat.nbytes))
     file.write(flat.view(np.uint8).data)
@@ -181,19 +182,6 @@ def _write_array(file: BinaryIO, array: np.ndarray, place: int) -> None:
 
 def _dtype(dtype: np.dtype) -> bytes:
     order, code = dtype.str[0], dtype.str[1:]
-    described = _size(3) + _text(order) + op.NONE * 3 + _size(-1) * 2 + _size(0)
-    named = _global("numpy", "dtype") + _text(code) + op.NEWFALSE + op.NEWTRUE + op.TUPLE3 + op.REDUCE
-    return named + op.MARK + described + op.TUPLE + op.BUILD
-
-
-def _global(module: str, name: str) -> bytes:
-    return op.GLOBAL + f"{module}\n{name}\n".encode()
-
-
-def _text(text: str) -> bytes:
-    encoded = text.encode()
-    return op.BINUNICODE + struct.pack("<I", len(encoded)) + encoded
-
-
-def _size(number: int) -> bytes:
-    return op.BININT + struct.pack("<i", number)
+    described = size(3) + text(order) + op.NONE * 3 + size(-1) * 2 + size(0)
+    announced = named("numpy", "dtype") + text(code) + op.NEWFALSE + op.NEWTRUE + op.TUPLE3 + op.REDUCE
+    return announced + op.MARK + described + op.TUPLE + op.BUILD

@@ -101,8 +101,8 @@ def _rows(dialect: str, change: "Callable[[dialects.Row], dialects.Row]") -> Pla
 
 
 def _alone(name: str, dialect: dialects.Dialect) -> "AbstractContextManager[Any]":
-    """A changed dialect without the others that know its names: they would contradict it, and the contradiction be refused
-    before anything is loaded."""
+    """A changed dialect without the others that know its names: they would contradict it, and the contradiction be
+    refused before anything is loaded."""
     return mock.patch.dict(dialects.DIALECTS, {"paddlenlp": dialects.PADDLENLP, name: dialect}, clear=True)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from ..._files import replaced
 from ..arrays import check_writable
 from ..errors import PathLike
+from ..opcodes import named, size, text
 
 _TOP = "archive"  # torch's own name where it has none from the file
 _ALIGNMENT = 64
@@ -69,44 +70,29 @@ def _record(archive: zipfile.ZipFile, name: str, content: np.ndarray) -> None:
 
 
 def _pickle(arrays: Mapping[str, np.ndarray], keys: Mapping[int, str]) -> bytes:
-    items = [_text(name) + _tensor(array, keys[id(array)]) + op.SETITEM for name, array in arrays.items()]
+    items = [text(name) + _tensor(array, keys[id(array)]) + op.SETITEM for name, array in arrays.items()]
     return op.PROTO + b"\x02" + _ordered_dict() + b"".join(items) + op.STOP
 
 
 def _tensor(array: np.ndarray, key: str) -> bytes:
     code = array.dtype.str[1:]
     if code in _STORAGES:
-        rebuild, storage, length, dtype = "_rebuild_tensor_v2", _global("torch", _STORAGES[code]), array.size, b""
+        rebuild, storage, length, dtype = "_rebuild_tensor_v2", named("torch", _STORAGES[code]), array.size, b""
     else:
-        rebuild, storage = "_rebuild_tensor_v3", _global("torch.storage", "UntypedStorage")
-        length, dtype = array.nbytes, _global("torch", _WITHOUT_STORAGE[code])
-    identity = op.MARK + _text("storage") + storage + _text(key) + _text("cpu") + _size(length) + op.TUPLE
+        rebuild, storage = "_rebuild_tensor_v3", named("torch.storage", "UntypedStorage")
+        length, dtype = array.nbytes, named("torch", _WITHOUT_STORAGE[code])
+    identity = op.MARK + text("storage") + storage + text(key) + text("cpu") + size(length) + op.TUPLE
     strides = [1] * array.ndim
     for axis in range(array.ndim - 1, 0, -1):
         strides[axis - 1] = strides[axis] * max(array.shape[axis], 1)
-    window = _size(0) + _sizes(array.shape) + _sizes(strides)
+    window = size(0) + _sizes(array.shape) + _sizes(strides)
     arguments = identity + op.BINPERSID + window + op.NEWFALSE + _ordered_dict() + dtype
-    return _global("torch._utils", rebuild) + op.MARK + arguments + op.TUPLE + op.REDUCE
+    return named("torch._utils", rebuild) + op.MARK + arguments + op.TUPLE + op.REDUCE
 
 
 def _ordered_dict() -> bytes:
-    return _global("collections", "OrderedDict") + op.EMPTY_TUPLE + op.REDUCE
-
-
-def _global(module: str, name: str) -> bytes:
-    return op.GLOBAL + f"{module}\n{name}\n".encode()
-
-
-def _text(text: str) -> bytes:
-    encoded = text.encode()
-    return op.BINUNICODE + struct.pack("<I", len(encoded)) + encoded
+    return named("collections", "OrderedDict") + op.EMPTY_TUPLE + op.REDUCE
 
 
 def _sizes(numbers: "tuple[int, ...] | list[int]") -> bytes:
-    return op.MARK + b"".join(map(_size, numbers)) + op.TUPLE
-
-
-def _size(number: int) -> bytes:
-    if number < 2**31:
-        return op.BININT + struct.pack("<i", number)
-    return op.LONG1 + b"\x09" + number.to_bytes(9, "little")
+    return op.MARK + b"".join(map(size, numbers)) + op.TUPLE
