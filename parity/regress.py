@@ -58,14 +58,23 @@ def compare(old: Report, new: Report, *, factor: float = FACTOR) -> "list[Findin
     than the square root of `factor` to above 1. New rows are no finding: nothing is there to compare with.
 
     Raises:
-        ValueError: `factor` is below 1, or one of the reports has no rows.
+        ValueError: `factor` is below 1, or the reports have no row in common.
     """
     if not factor >= 1:
-        raise ValueError(f"factor is how much an error may grow, at least 1, not {factor}; leave it out for {FACTOR:g}")
+        raise ValueError(
+            f"factor is how much an error may grow, at least 1, not {factor}; leave it out for {FACTOR:g}."
+        )
     for name, report in (("old", old), ("new", new)):
         if not report.rows:
-            raise ValueError(f"the {name} report has no rows to compare; make one with: python -m parity run")
+            raise ValueError(
+                f"the {name} report has no rows to compare; make one with `python -m parity run --report FOLDER`."
+            )
     before, after, floors = _by_key(old), _by_key(new), _floors(old)
+    if not before.keys() & after.keys():
+        raise ValueError(
+            f"the two reports have nothing in common: the old one is of {_contents(old)}, the new one of "
+            f"{_contents(new)}. Compare two runs of the same cases."
+        )
     found = (_finding(row, after.get(key), floors, factor) for key, row in before.items())
     return [finding for finding in found if finding is not None]
 
@@ -116,6 +125,14 @@ def _by_key(report: Report) -> "dict[tuple[str, ...], Row]":
     return rows
 
 
+def _contents(report: Report) -> str:
+    """A few words on what a report is about."""
+    cases = list(dict.fromkeys(row.case for row in report.rows))
+    shown = ", ".join(cases[:3]) + (f" and {len(cases) - 3:,} more" if len(cases) > 3 else "")
+    heads, dtypes = (sorted({getattr(row, name) for row in report.rows}) for name in ("head", "dtype"))
+    return summary.visible(f"{report.subject} ({shown}; {', '.join(heads)}; {', '.join(dtypes)})")
+
+
 def _floors(report: Report) -> "dict[tuple[str, ...], float]":
     """For each case the largest error of a passing stage."""
     worst: dict[tuple[str, ...], float] = {}
@@ -139,15 +156,24 @@ def show_findings(findings: "list[Finding]", old: Report, new: Report, console: 
             console.print(plain(f"  {line}", console))
         if len(lines) > SHOWN:
             console.print(plain(f"  ... and {len(lines) - SHOWN:,} more", console))
-    for name in dict.fromkeys([*old.environment, *new.environment]):
-        was, now = old.environment.get(name, "not stated"), new.environment.get(name, "not stated")
-        if was != now:
-            console.print(plain(f"{name} differs: {was} -> {now}", console, "dim"))
-    common = len(_by_key(old).keys() & _by_key(new).keys())
+    for name, was, now in _differences(old, new):
+        console.print(plain(f"{name} differs: {was} -> {now}", console, "dim"))
+    rows = _by_key(new)
+    common = [rows[key] for key in _by_key(old) if key in rows]
+    judged = sum(map(summary.is_judged, common))
+    compared = f"{summary.plural(judged, 'stage')} compared" + summary.reported_text(len(common) - judged)
     if findings:
-        console.print(Text.assemble(("WORSE", "bold red"), f"  {len(findings):,} findings in {common:,} rows compared"))
+        count = summary.plural(len(findings), "finding")
+        console.print(Text.assemble(("WORSE", "bold red"), f"  {count}; {compared}"))
     else:
-        console.print(Text.assemble(("NOT WORSE", "bold green"), f"  {common:,} rows compared, no error has grown"))
+        console.print(Text.assemble(("NOT WORSE", "bold green"), f"  no error has grown; {compared}"))
+
+
+def _differences(old: Report, new: Report) -> "list[tuple[str, str, str]]":
+    """What else changed between two runs, beside the numbers."""
+    was, now = ({**report.environment, "run": "quick" if report.quick else "whole"} for report in (old, new))
+    facts = ((name, was.get(name, "not stated"), now.get(name, "not stated")) for name in dict.fromkeys([*was, *now]))
+    return [fact for fact in facts if fact[1] != fact[2]]
 
 
 def _lines(findings: "list[Finding]") -> "list[str]":

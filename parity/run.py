@@ -1,25 +1,36 @@
 """A run of the judge: which questions are asked of what, by how many processes, and the report of it."""
 
+import contextlib
 import fnmatch
 import multiprocessing
 import os
 import platform
 import shlex
+import signal
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from importlib import metadata
 from pathlib import Path
 from typing import Callable, Optional
 
+from paddle_nezha.config import NeZhaConfig
 from parity.cases import CASES, Case
+from parity.device import DeviceMissing, prepare
 from parity.result import FORMULA, Report, Row
 
 SHELF = Path(__file__).resolve().parent.parent / "weights" / "nezha-seeded-demo"
-# Cases whose float32 question is asked even in a quick run.
-_QUICK_ARITHMETIC = ("odd-sizes", "pad-ragged", "segments", "peaked", "m64-length66", "parametric", "absolute")
+# The float32 cases that a quick run asks about, a few unlike ones that eight seeds settle, and what it leaves out of
+# the other questions: what takes seconds each. A whole run asks all.
+_QUICK_ARITHMETIC = ("pad-ragged", "peaked", "m64-length66", "parametric", "absolute")
+_QUICK_WITHOUT = ("base-width", "m127-length255")
+_QUICK_WITHOUT_TRAINING = (("lamb", "float32"),)
+# Fewer texts would repeat within the first two batches, of single texts and of pairs.
+LEAST_TEXTS = 8
 
 
 class CouldNotRun(Exception):
@@ -76,34 +87,46 @@ def judge(command: "list[str]", options: Options, processes: int, advance: "Call
         advance: called after each job with it, how many are done, and how many there are.
 
     Raises:
-        CouldNotRun: nothing fits the options, or a framework, a device or a file is missing.
+        CouldNotRun: nothing fits the options, a framework, a device or a file is missing, or a job failed.
+        OSError, ValueError: the checkpoint's config or texts cannot be read.
     """
     started = time.monotonic()
+    if options.weights:
+        read_texts(options, options.weights)  # refused before the frameworks are imported
+        NeZhaConfig.from_pretrained(options.weights)
     jobs = list(plan(options))
     if not jobs:
         names = ", ".join(case.name for case in CASES)
         raise CouldNotRun(f"Nothing to judge under these options. Cases are: {names}; training cases: adamw, lamb.")
     report = Report(
         command=shlex.join(["python", "-m", "parity", "run", *command]),
-        subject=str(options.weights)
-        if options.weights
-        else "seeded cases"
-        if options.against
-        else "seeded cases and the shelf",
+        subject=_subject_name(options),
+        quick=options.quick,
         environment=environment(),
         created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
     )
-    for done, (job, (rows, notes)) in enumerate(_executed(jobs, processes), 1):
-        report.rows += [row for row in rows if options.wants_case(row.case) and options.wants_stage(row.stage)]
-        report.notes += [note for note in notes if note not in report.notes]
-        advance(job, done, len(jobs))
+    with contextlib.closing(_executed(jobs, processes)) as executed:
+        for done, (job, (rows, notes)) in enumerate(executed, 1):
+            report.rows += [row for row in rows if options.wants_case(row.case) and options.wants_stage(row.stage)]
+            report.notes += [note for note in notes if note not in report.notes]
+            advance(job, done, len(jobs))
     if not report.rows:
         raise CouldNotRun(
-            f"No stage fits {' '.join(options.stages) or 'these options'}; see parity/stages.py for their names."
+            f"No stage fits {' '.join(options.stages) or 'these options'}. "
+            "`python -m parity run --help` lists the stages; a name may hold *."
         )
-    report.cause = _cause(report, options)
+    try:
+        report.cause = _cause(report, options)
+    except Exception as error:  # the verdict stands without it
+        report.notes.append(f"the likely cause could not be looked for: {reason(error)}")
     report.seconds = time.monotonic() - started
     return report
+
+
+def _subject_name(options: Options) -> str:
+    if options.weights:
+        return str(options.weights)
+    return "seeded cases" if options.against else "seeded cases and the shelf"
 
 
 def plan(options: Options) -> "Iterator[Job]":
@@ -123,7 +146,11 @@ def _all_jobs(options: Options) -> "Iterator[Job]":
                     yield from (Job(kind, case.name, head, options) for head in _heads(case, kind, number, options))
     for optimizer in ("adamw", "lamb"):
         if options.wants_case(optimizer) and options.wants_head("pretraining"):
-            yield from (Job("training", optimizer, dtype, options) for dtype in options.dtypes)
+            yield from (
+                Job("training", optimizer, dtype, options)
+                for dtype in options.dtypes
+                if not (options.quick and not options.cases and (optimizer, dtype) in _QUICK_WITHOUT_TRAINING)
+            )
     if SHELF.is_dir() and not (options.quick and options.cases):
         yield from _subject_jobs(options, SHELF)
 
@@ -132,8 +159,9 @@ def _heads(case: Case, kind: str, number: int, options: Options) -> "list[str]":
     """Formula: every head. Arithmetic, which takes eight seeds: one head a case in turn, unless one is asked for."""
     wanted = [head for head in case.heads if options.wants_head(head)]
     named = bool(options.cases or options.heads)
-    if kind == "arithmetic" and options.quick and not named and case.name not in _QUICK_ARITHMETIC:
-        return []
+    if options.quick and not named:
+        if case.name in _QUICK_WITHOUT or (kind == "arithmetic" and case.name not in _QUICK_ARITHMETIC):
+            return []
     if wanted and not named and (kind == "arithmetic" or options.quick):
         return [wanted[number % len(wanted)]]
     return wanted
@@ -212,10 +240,38 @@ def _case(name: str) -> Case:
 
 
 def _subject(job: Job):
-    from parity.subject import Subject, default_text
+    from parity.subject import Subject
 
     folder = Path(job.name)
-    return Subject.open(folder, job.options.text or default_text(folder), job.head or None)
+    return Subject.open(folder, read_texts(job.options, folder), job.head or None)
+
+
+def read_texts(options: Options, folder: Path) -> "list[str]":
+    """The texts that a checkpoint is judged on: those of `options.text`, or what the folder brings along.
+
+    Raises:
+        FileNotFoundError: there is no such file; the message says how to give one.
+        ValueError: it is not UTF-8, or holds fewer than LEAST_TEXTS texts.
+    """
+    file = options.text or folder / "sentences.txt"
+    if options.text is None and not file.is_file():
+        raise FileNotFoundError(
+            f"{folder} brings no sentences.txt: give a UTF-8 file of at least {LEAST_TEXTS} texts, one a line, with "
+            "--text FILE."
+        )
+    data = file.read_bytes()
+    try:
+        lines = [line.strip() for line in data.decode("utf-8-sig").split("\n")]
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ValueError(
+            f"expected UTF-8, but line {line} of {file} holds byte 0x{data[error.start]:02x}. "
+            "Convert it, for example with `iconv -f GB18030 -t UTF-8`."
+        ) from error
+    texts = [line for line in lines if line]
+    if len(texts) < LEAST_TEXTS:
+        raise ValueError(f"expected at least {LEAST_TEXTS} texts, one a line, but {file} holds {len(texts)}. Add some.")
+    return texts
 
 
 def _cause(report: Report, options: Options) -> str:
@@ -238,21 +294,64 @@ def _cause(report: Report, options: Options) -> str:
 # ---- processes
 
 
-def _executed(jobs: "list[Job]", processes: int) -> "Iterator[tuple[Job, tuple[list[Row], list[str]]]]":
+def _executed(jobs: "list[Job]", processes: int) -> "Generator[tuple[Job, tuple[list[Row], list[str]]], None, None]":
+    """Every job with what came of it, in their order. Closed early, it leaves no process behind."""
     if processes <= 1:
         for job in jobs:
             yield job, _run(job)
         return
+    others = multiprocessing.active_children()
     # Spawned, not forked: both frameworks start threads that a fork would lose.
-    with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn")) as pool:
+    pool = ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), initializer=_begin_worker)
+    try:
         yield from zip(jobs, pool.map(_run, jobs))
+    except BrokenProcessPool as error:
+        raise CouldNotRun(
+            "a worker process ended without an answer, perhaps for lack of memory; try --jobs 1."
+        ) from error
+    except BaseException:  # a stop, or a job that failed: nobody waits for the jobs under way
+        for child in multiprocessing.active_children():
+            if child not in others:
+                child.kill()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _run(job: Job) -> "tuple[list[Row], list[str]]":
-    from parity.device import prepare
+    """
+    Raises:
+        CouldNotRun: for whatever reason. Exceptions of the frameworks do not all survive the way between processes.
+    """
+    try:
+        prepare(job.options.device)
+        return job.run()
+    except Exception as error:
+        raise CouldNotRun(reason(error, f" in {job.kind} {Path(job.name).name} {job.head}".rstrip())) from error
 
-    prepare(job.options.device)
-    return job.run()
+
+def reason(error: Exception, place: str = "") -> str:
+    """What went wrong, for people: our own words, or, where none were foreseen, one line that says what and where."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror}."
+    if isinstance(error, (CouldNotRun, DeviceMissing, OSError, ValueError)) and str(error):
+        return str(error)
+    first = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    said = f"{type(error).__name__}: {first}" if first else type(error).__name__
+    return f"unforeseen{place}: {said} (PARITY_TRACEBACK=1 shows where)"
+
+
+def _begin_worker() -> None:
+    """Workers live no longer than the process that started them, however it ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to every process of a terminal; one is enough to act
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def environment() -> "dict[str, str]":

@@ -54,10 +54,10 @@ class Subject:
     samples: "list[Sample]"
 
     @classmethod
-    def open(cls, folder: Path, text: Path, head: Optional[str] = None, batches: int = BATCHES) -> "Subject":
+    def open(cls, folder: Path, texts: "list[str]", head: Optional[str] = None, batches: int = BATCHES) -> "Subject":
         """
         Args:
-            text: a UTF-8 file, one text a line; blank lines are passed over.
+            texts: read in turn, and again from the first when they do not suffice.
             head: None finds it in the folder.
 
         Raises:
@@ -71,11 +71,7 @@ class Subject:
                 f"{folder}: the tokenizer has {len(tokenizer)} tokens, but the model's vocab_size is "
                 f"{config.vocab_size}: they do not belong together."
             )
-        lines = [line.strip() for line in text.read_text(encoding="utf-8-sig").split("\n") if line.strip()]
-        needed = 2 * ROWS
-        if len(lines) < needed:
-            raise ValueError(f"{text} holds {len(lines)} texts, but the judge reads at least {needed}, one a line.")
-        return cls(folder, head, config, list(_samples(tokenizer, config, head, lines, batches)))
+        return cls(folder, head, config, list(_samples(tokenizer, config, head, texts, batches)))
 
 
 def _samples(
@@ -154,8 +150,7 @@ def paddle_load(file: Path) -> "dict[str, np.ndarray]":
     """A `.pdparams` file as Paddle itself reads it, in a process of its own.
 
     `paddle.load` executes what a pickle says. It is called only on files that our own reader, which executes nothing,
-    has
-    read: those hold plain arrays.
+    has read: those hold plain arrays.
 
     Raises:
         RuntimeError: Paddle could not read the file.
@@ -167,20 +162,7 @@ def paddle_load(file: Path) -> "dict[str, np.ndarray]":
             [sys.executable, "-c", _PADDLE_LOAD, str(file), str(arrays)], capture_output=True, text=True
         )
         if done.returncode:
-            raise RuntimeError(f"paddle.load could not read {file}: {done.stderr.strip().splitlines()[-1:]}")
+            said = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1]
+            raise RuntimeError(f"paddle.load could not read {file}: {said}")
         with np.load(arrays) as stored:
             return {name: stored[name] for name in stored.files}
-
-
-def default_text(folder: Path) -> Path:
-    """The text that a checkpoint of the shelf brings along.
-
-    Raises:
-        FileNotFoundError: there is none; the message says how to give one.
-    """
-    text = folder / "sentences.txt"
-    if not text.is_file():
-        raise FileNotFoundError(
-            f"{folder} brings no sentences.txt: give a text file, one text a line, with --text FILE."
-        )
-    return text

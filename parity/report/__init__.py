@@ -8,7 +8,33 @@ from parity.report import html, junit, markdown
 from parity.report.terminal import show
 from parity.result import Report
 
-__all__ = ["show", "write_all"]
+__all__ = ["prepare", "show", "write_all"]
+
+_RENDERED = {
+    "parity.json": Report.to_json,
+    "parity.md": markdown.render,
+    "parity.xml": junit.render,
+    "parity.html": html.render,
+}
+
+
+def prepare(folder: "Union[str, Path]") -> None:
+    """Make the folder, and make sure that `write_all` can write there: a run takes minutes, and this comes first.
+
+    Raises:
+        OSError: it cannot be made or written to; the message says why and what to do.
+    """
+    folder = Path(folder)
+    advice = "give --report a folder that can be written."
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _part(folder / "parity.json").touch()
+        _part(folder / "parity.json").unlink()
+    except OSError as error:
+        raise OSError(f"the report cannot be written to {folder} ({error.strerror}); {advice}") from error
+    for name in _RENDERED:
+        if (folder / name).is_dir():
+            raise OSError(f"the report cannot be written: {folder / name} is a folder; {advice}")
 
 
 def write_all(report: Report, folder: "Union[str, Path]") -> "list[Path]":
@@ -21,18 +47,17 @@ def write_all(report: Report, folder: "Union[str, Path]") -> "list[Path]":
         The four paths, in that order.
     """
     folder = Path(folder)
-    texts = {
-        "parity.json": report.to_json(),
-        "parity.md": markdown.render(report),
-        "parity.xml": junit.render(report),
-        "parity.html": html.render(report),
-    }
+    texts = {name: render(report) for name, render in _RENDERED.items()}
     folder.mkdir(parents=True, exist_ok=True)
     return [_write(folder / name, text) for name, text in texts.items()]
 
 
+def _part(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}.part")
+
+
 def _write(path: Path, text: str) -> Path:
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    part = _part(path)
     try:
         # A path that is no valid UTF-8 reaches us as lone surrogates; "\udc80" is also how JSON spells them.
         part.write_text(text, encoding="utf-8", errors="backslashreplace")

@@ -27,52 +27,68 @@ def render(report: Report) -> str:
         "data": _script_json(data(report)),
     }
     page = _PAGE.read_text(encoding="utf-8")
-    for (
-        name,
-        text,
-    ) in pieces.items():  # nothing written in can hold a marker: every "<" of a report is escaped
+    for name, text in pieces.items():  # nothing written in can hold a marker: every "<" of a report is escaped
         page = page.replace(f"<!--{name}-->", text)
     return page
 
 
+# What the script reads a row as. Empty places at its end are left out.
+COLUMNS = ("stage", "error", "limit", "passed", "place", "samples", "why", "torch", "ratio", "more")
+_DIGITS = 3  # the page shows two; parity.json has them all
+
+
 def data(report: Report) -> "dict[str, object]":
-    """What the page's script draws from. Texts that repeat are kept once; rows refer to them by number."""
+    """What the page's script draws from. Texts and limits that repeat are kept once; rows refer to them by number."""
     texts: dict[str, int] = {}
+    limits: dict[tuple[object, str], int] = {}
+    groups: dict[tuple[int, ...], list[list[object]]] = {}
 
     def text(value: str) -> int:
         return texts.setdefault(value, len(texts))
 
-    rows = [
-        [
-            *(text(t) for t in (row.question, row.case, row.head, row.dtype, row.form, row.stage)),
-            text(summary.family(row.stage)),
-            *(_json_number(x) for x in (row.error, row.torch_error, row.ratio, row.limit, summary.margin(row))),
+    for row in report.rows:
+        key = tuple(text(t) for t in (row.question, row.case, row.head, row.dtype, row.form))
+        limit = limits.setdefault((_json_number(row.limit), summary.limit_text(row)), len(limits))
+        error, torch, ratio = (_short(x, row) for x in (row.error, row.torch_error, row.ratio))
+        cells: list[object] = [
+            text(row.stage),
+            error,
+            limit,
             int(row.passed),
-            text(summary.limit_text(row)),
-            text(_details(report, row)),
+            list(row.worst.index) if row.worst else None,
         ]
-        for row in report.rows
-    ]
+        cells += [row.samples, text(row.why), torch, ratio, None if row.passed else text(_more(report, row))]
+        while cells[-1] is None:
+            cells.pop()
+        groups.setdefault(key, []).append(cells)
     stages = summary.forward_order(row.stage for row in report.rows)
     families = summary.forward_order(map(summary.family, stages))
     questions = {text(row.question): row.question for row in report.rows}
     return {
-        "texts": list(texts),
-        "stages": [texts[stage] for stage in stages],
-        "families": [texts[name] for name in families],
+        "stages": [text(stage) for stage in stages],
+        "family": {text(stage): text(summary.family(stage)) for stage in stages},
+        "families": [text(name) for name in families],
         "questions": {number: summary.QUESTIONS.get(name, (name, "")) for number, name in questions.items()},
-        "rows": rows,
+        "limits": list(limits),
+        "groups": [[*key, rows] for key, rows in groups.items()],
+        "texts": list(texts),
     }
 
 
-def _details(report: Report, row: Row) -> str:
-    parts = [row.why] if row.why else []
+def _more(report: Report, row: Row) -> str:
+    """What is said of a row that parts, beside its place and its reason."""
+    parts = []
     if row.worst is not None:
-        values = f"worst at {list(row.worst.index)}: Paddle {row.worst.paddle!r}, truth {row.worst.truth!r}"
+        values = f"Paddle {row.worst.paddle!r}, truth {row.worst.truth!r}"
         parts.append(values if row.worst.torch is None else f"{values}, PyTorch {row.worst.torch!r}")
-    if not row.passed:
-        parts.append(f"run it again: {summary.rerun(report, row)}")
-    return "\n".join([*parts, f"samples: {row.samples}"])
+    return "\n".join([*parts, f"run it again: {summary.rerun(report, row)}"])
+
+
+def _short(value: Optional[float], row: Row) -> "Union[float, str, None]":
+    """Rounded, unless the row parts: its numbers may be beyond the limit by less than the rounding."""
+    if value is None or not row.passed:
+        return _json_number(value)
+    return _json_number(float(f"{value:.{_DIGITS}g}"))
 
 
 def _json_number(value: Optional[float]) -> "Union[float, str, None]":
@@ -104,9 +120,10 @@ def _numbers(question: str, families: "list[summary.Family]") -> str:
         cells = "".join(f"<td>{escape(text)}</td>" for text in (*numbers, mark))
         state = ' class="part"' if family.failed else ""
         body.append(f'<tr{state}><th scope="row">{escape(name)}</th>{cells}</tr>')
+    remarks = "".join(f'<p class="soft">{escape(note)}</p>' for note in summary.allowances(families))
     return (
         f"<h3>{escape(summary.title(question))}</h3><div class=wide><table class=numbers>"
-        f"<thead><tr>{header}</tr></thead><tbody>{''.join(body)}</tbody></table></div>"
+        f"<thead><tr>{header}</tr></thead><tbody>{''.join(body)}</tbody></table></div>{remarks}"
     )
 
 
@@ -120,7 +137,7 @@ def _notes(report: Report) -> str:
 def _environment(report: Report) -> str:
     facts = {
         **report.environment,
-        "run": report.created,
+        "run": f"{report.created}{' (quick)' if report.quick else ''}",
         "took": f"{report.seconds:,.1f} s",
         "command": report.command,
     }

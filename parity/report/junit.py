@@ -1,5 +1,6 @@
 """The report as JUnit XML: a suite for each question, a test case for each (case, head, attention form)."""
 
+import math
 import re
 import xml.etree.ElementTree as ET
 
@@ -33,6 +34,7 @@ def _suite(report: Report, question: str, cases: "dict[tuple[str, str, str], lis
     properties = ET.SubElement(suite, "properties")
     for name, value in [
         ("subject", report.subject),
+        ("run", "quick" if report.quick else "whole"),
         ("command", report.command),
         *report.environment.items(),
     ]:
@@ -54,8 +56,17 @@ def _case(report: Report, question: str, name: str, rows: "list[Row]") -> ET.Ele
         message = f"{len(failed)} of {len(rows)} stages part, the first is {_line(failed[0])}"
         failure = ET.SubElement(case, "failure", {"type": "parity", "message": _text(message)})
         failure.text = _text("\n".join(lines))
-    ET.SubElement(case, "system-out").text = _text("\n".join(map(_line, rows)))
+    ET.SubElement(case, "system-out").text = _text("\n".join(_maxima(rows)))
     return case
+
+
+def _maxima(rows: "list[Row]") -> "list[str]":
+    """What a case comes to; its every row is in parity.json."""
+    whole = summary.Family("", tuple(rows))
+    lines = [f"{summary.plural(len(rows), 'stage')}, the largest error at {_line(whole.worst)}"]
+    if math.isfinite(summary.margin(whole.tightest)) and whole.tightest is not whole.worst:
+        lines.append(f"nearest its limit is {_line(whole.tightest)}")
+    return lines
 
 
 def _line(row: Row) -> str:

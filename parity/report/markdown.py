@@ -26,6 +26,7 @@ def render(report: Report) -> str:
         header, lines = summary.table(families)
         marks = [f"**{family.failed:,} part**" if family.failed else "ok" for family in families]
         parts.append(_table([*header, ""], [[_code(line[0]), *line[1:], mark] for line, mark in zip(lines, marks)]))
+        parts += map(_prose, summary.allowances(families))
     if report.notes:
         parts += ["### Notes", "\n".join(f"- {_prose(note)}" for note in report.notes)]
     environment = [[_prose(name), _prose(value)] for name, value in report.environment.items()]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Optional
 
 from parity.result import ARITHMETIC, FORMULA, OUTSIDE, OUTSIDE_ARITHMETIC, TRAINING, Report, Row
+from parity.stages import RATIO_LIMIT
 
 # For people: what each question asks, and what the numbers under it mean.
 QUESTIONS = {
@@ -18,7 +19,8 @@ QUESTIONS = {
     ARITHMETIC: (
         "Is the arithmetic as good?",
         "Each framework's error against the float64 truth. The ratio is Paddle's over PyTorch's, the "
-        "geometric mean over the samples; where there is one, the limit is on it.",
+        "geometric mean over the samples; where there is one, the limit is on it. Ratio, limit and margin are of the "
+        "row nearest its limit.",
     ),
     TRAINING: (
         "Does training stay together?",
@@ -100,8 +102,8 @@ class Family:
     Args:
         worst: the row with Paddle's largest error.
         torch_error: PyTorch's own largest error, None where PyTorch is the truth.
-        ratio: the largest ratio, None where there is none.
-        tightest: the row closest to its limit, a failed one first; the limit and margin shown are its own.
+        tightest: the row closest to its limit, a failed one first; ratio, limit and margin shown are all its own, since
+            the rows of a family may have different limits.
     """
 
     name: str
@@ -120,18 +122,14 @@ class Family:
         return _largest(row.torch_error for row in self.rows)
 
     @property
-    def ratio(self) -> Optional[float]:
-        return _largest(row.ratio for row in self.rows)
-
-    @property
     def tightest(self) -> Row:
         return min(self.rows, key=lambda row: (row.passed, margin(row)))
 
     def cells(self) -> "tuple[str, str, str, str, str, str, str]":
-        """Stage, rows, Paddle's worst error, PyTorch's, worst ratio, limit, margin, for a line of a table."""
+        """Stage, rows, Paddle's worst error, PyTorch's, and the tightest row's ratio, limit and margin."""
         limit, room = limit_text(self.tightest), margin_text(margin(self.tightest))
         worst, torch_error = number(self.worst.error), number(self.torch_error)
-        return self.name, f"{len(self.rows):,}", worst, torch_error, ratio_text(self.ratio), limit, room
+        return self.name, f"{len(self.rows):,}", worst, torch_error, ratio_text(self.tightest.ratio), limit, room
 
 
 _HEADER = ("stage", "rows", "Paddle", "PyTorch", "ratio", "limit", "margin")
@@ -162,25 +160,50 @@ def families(report: Report) -> "dict[str, list[Family]]":
     }
 
 
+def allowances(found_families: "Iterable[Family]") -> "list[str]":
+    """What is said under a table of rows whose ratio may exceed RATIO_LIMIT: how many, why, and the worst of them."""
+    rows = (row for one in found_families for row in one.rows)
+    found = [row for row in rows if row.ratio is not None and row.passed and RATIO_LIMIT < row.limit < math.inf]
+    if not found:
+        return []
+    worst = max(found, key=lambda row: size(row.ratio))
+    return [
+        f"{plural(len(found), 'row')} may exceed {RATIO_LIMIT:g}x: {worst.why}; the worst is {ratio_text(worst.ratio)} "
+        f"of {limit_text(worst)}, at {worst.stage} ({worst.case}, {worst.head})."
+    ]
+
+
 def failures(report: Report) -> "list[Row]":
     return [row for row in report.rows if not row.passed]
 
 
 def verdict(report: Report) -> "tuple[str, str]":
     """One word, and one line of what it stands on."""
-    judged = sum(math.isfinite(row.limit) for row in report.rows)  # an infinite limit: reported, not judged
+    judged = sum(map(is_judged, report.rows))
     if not report.rows:
         return "NOTHING JUDGED", "no stage was compared, so nothing is shown to be equal"
     cases = len({row.case for row in report.rows})
     heads = len({row.head for row in report.rows})
-    over = f"{_plural(cases, 'case')}, {_plural(heads, 'head')}, {report.seconds:,.0f} s"
+    reported = reported_text(len(report.rows) - judged)
+    over = f"{plural(cases, 'case')}, {plural(heads, 'head')}, {report.seconds:,.0f} s"
+    over = f"a quick run of {over}" if report.quick else over
     if report.passed:
-        return "EQUAL", f"{_plural(judged, 'stage')} judged, all within their limits ({over})"
+        return "EQUAL", f"{plural(judged, 'stage')} judged{reported}, all within their limits ({over})"
     failed = len(failures(report))
-    return "PARTS", f"{failed:,} of {_plural(judged, 'stage')} judged beyond the limit ({over})"
+    return "PARTS", f"{failed:,} of {plural(judged, 'stage')} judged{reported} beyond the limit ({over})"
 
 
-def _plural(count: int, word: str) -> str:
+def is_judged(row: Row) -> bool:
+    """An infinite limit says: reported, not judged. Such a row fails only on what is no number."""
+    return math.isfinite(row.limit)
+
+
+def reported_text(count: int) -> str:
+    """What is added to a number of judged stages."""
+    return f" ({count:,} more only reported)" if count else ""
+
+
+def plural(count: int, word: str) -> str:
     return f"{count:,} {word}{'' if count == 1 else 's'}"
 
 

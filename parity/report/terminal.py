@@ -28,6 +28,8 @@ def show(report: Report, console: Optional[Console] = None) -> None:
         if question in summary.QUESTIONS:
             console.print(plain(summary.QUESTIONS[question][1], console, "dim"))
         console.print(_table(families, console))
+        for note in summary.allowances(families):
+            console.print(Padding(plain(note, console, "dim"), (0, 0, 0, 2)))
     if report.notes:
         console.print()
     for note in report.notes:

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import pickle
 import shutil
 import signal
 import subprocess
@@ -13,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from parity import run as run_module
 from parity.__main__ import main, parser
 from parity.result import Report
-from parity.run import LEAST_TEXTS, CouldNotRun, Options, plan, reason
+from parity.run import LEAST_TEXTS, CouldNotRun, Job, Options, plan, reason
 from parity.stages import HEADS, forward_stages
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -72,22 +74,50 @@ def test_what_cannot_run_is_exit_code_2_with_the_reason(arguments, message, caps
     assert message in " ".join(capsys.readouterr().err.split())
 
 
-@pytest.mark.parametrize("jobs", ["1", "2"])
-def test_an_unforeseen_error_is_exit_code_2_and_one_line(jobs, capsys, monkeypatch, tmp_path):
-    """Of whatever type, in this process or in a worker; where it arose is shown on demand."""
-    folder = tmp_path / "broken"
+def _checkpoint(folder, **changes):
     shutil.copytree(SHELF, folder)
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    config["architectures"] = [{"not": "a name"}]
-    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    (folder / "config.json").write_text(json.dumps({**config, **changes}), encoding="utf-8")
+    return ["run", "--weights", str(folder), "--dtype", "float64", "--jobs"]
+
+
+@pytest.mark.parametrize(
+    "changes", [{"architectures": [{"not": "a name"}]}, {"hidden_size": "wide"}, {"num_attention_heads": 0}]
+)
+def test_a_config_of_whatever_content_is_no_verdict(changes, capsys, tmp_path):
+    assert main([*_checkpoint(tmp_path / "odd", **changes), "1"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("parity could not run: ") and "Traceback" not in said
+
+
+def test_an_error_in_a_worker_is_told_as_in_this_process(capsys, monkeypatch, tmp_path):
     monkeypatch.delenv("PARITY_TRACEBACK", raising=False)
-    arguments = ["run", "--weights", str(folder), "--dtype", "float64", "--jobs", jobs]
-    assert main(arguments) == 2
-    said = capsys.readouterr().err.strip()
-    assert said.startswith("parity could not run: ") and "Traceback" not in said and "\n" not in said
+    arguments = _checkpoint(tmp_path / "torn")
+    weights = tmp_path / "torn" / "model_state.pdparams"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    said = []
+    for jobs in ("1", "2"):
+        assert main([*arguments, jobs]) == 2
+        said.append(capsys.readouterr().err)
+    assert said[0] == said[1] and said[0].startswith("parity could not run: ") and "Traceback" not in said[0]
     monkeypatch.setenv("PARITY_TRACEBACK", "1")
-    assert main(arguments) == 2
-    assert "Traceback" in capsys.readouterr().err
+    assert main([*arguments, "2"]) == 2
+    assert "checkpoint/pdparams.py" in capsys.readouterr().err  # where it arose, in the other process
+
+
+def test_errors_that_cannot_travel_between_processes_become_ones_that_can(monkeypatch):
+    class Foreign(Exception):
+        def __init__(self, one, two):
+            super().__init__(f"{one} and {two}")
+
+    def crash(_job):
+        raise Foreign(1, 2)
+
+    monkeypatch.setitem(run_module._KINDS, "formula", crash)
+    with pytest.raises(CouldNotRun) as caught:
+        run_module._run(Job("formula", "plain", "model"))
+    text = "unforeseen in formula plain model: Foreign: 1 and 2 (PARITY_TRACEBACK=1 shows where)"
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value) == text
 
 
 @pytest.mark.parametrize("command", ["run", "compare", "faults"])
@@ -371,7 +401,23 @@ def test_a_stopped_run_leaves_no_process_behind(number, code):
             os.kill(pid, signal.SIGKILL)
         run.wait()
     assert "Traceback" not in said
-    assert number == "SIGKILL" or said.strip().endswith(f"parity: stopped by {number}.")
+    assert number == "SIGKILL" or said == f"parity: stopped by {number}.\n"
+
+
+@linux_only
+def test_a_worker_that_is_killed_is_exit_code_2_with_advice():
+    """As the kernel does when memory runs out."""
+    command = [sys.executable, "-m", "parity", "run", "--jobs", "2"]
+    run = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        _wait_until(lambda: any(map(_is_working, _descendants(run.pid))))
+        os.kill(next(filter(_is_working, _descendants(run.pid))), signal.SIGKILL)
+        said = run.communicate(timeout=60)[1]
+    finally:
+        run.kill()
+        run.wait()
+    assert run.returncode == 2
+    assert said.startswith("parity could not run: a worker process ended without an answer") and "--jobs 1" in said
 
 
 def test_the_handlers_of_signals_are_put_back():
