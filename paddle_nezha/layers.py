@@ -40,7 +40,7 @@ class LayerNorm(nn.LayerNorm):
         else:
             outside = self.training and frozen
         if not outside:
-            return super().forward(x)
+            return F.layer_norm(x, self._normalized_shape, self.weight, self.bias, self._epsilon)
         return F.layer_norm(x, self._normalized_shape, epsilon=self._epsilon) * self.weight + self.bias
 
 

@@ -3,9 +3,13 @@
 from pathlib import Path
 from typing import Optional, Union
 
+from paddle_nezha.checkpoint.errors import CheckpointError
+from paddle_nezha.checkpoint.verify import verify
+from paddle_nezha.config import NeZhaConfig
+
 from .fetching import fetch
 from .places import PathLike
-from .registry import published
+from .registry import Entry, published
 
 
 def resolve(name_or_folder: Union[str, PathLike], *, cache_dir: Optional[PathLike] = None) -> Path:
@@ -28,4 +32,17 @@ def resolve(name_or_folder: Union[str, PathLike], *, cache_dir: Optional[PathLik
         published(str(name_or_folder))
     except ValueError as error:
         raise FileNotFoundError(f"There is no folder {str(name_or_folder)!r}. {error}") from None
-    return fetch(str(name_or_folder), cache_dir=cache_dir)
+    return fetch(str(name_or_folder), cache_dir=cache_dir, check=check_weights)
+
+
+def check_weights(entry: Entry, weights: Path) -> None:
+    """Holds new weights to what is known of a published checkpoint: every tensor's name, shape and dtype, all numbers
+    finite, and how many there are. To be handed to `fetch`, so that nothing else is ever trusted.
+
+    Raises:
+        CheckpointError: they are something else; the message says what.
+    """
+    config = NeZhaConfig.from_dict(dict(entry.config)) if entry.config is not None else weights.parent
+    findings = verify(weights, config=config, parameters=entry.parameters)
+    if not findings.right:
+        raise CheckpointError(f"{weights} does not hold the weights of {entry.name}: {findings.problems()}")
