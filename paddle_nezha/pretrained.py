@@ -13,6 +13,7 @@ from paddle_nezha.checkpoint import (
     TIES,
     CheckpointError,
     Opened,
+    form_of,
     head_of_class,
     open_checkpoint,
     parameter_shapes,
@@ -72,7 +73,15 @@ class PretrainedLayer(nn.Layer):
         """
         folder = resolve(name_or_folder, cache_dir=cache_dir)
         config = cls.config_class.from_pretrained(folder, **config_overrides)
-        weight_file(folder)  # before a model is built
+        file = weight_file(folder)
+        if form_of(file) == "tensorflow" and config.hidden_act == "gelu" and "hidden_act" not in config_overrides:
+            # As `convert` does: what these weights were trained with, whatever its name says.
+            config.hidden_act = "gelu_new"
+            logger.warning(
+                "%s: Huawei's TensorFlow code computes the tanh form under the name gelu, so hidden_act is gelu_new; "
+                "pass hidden_act='gelu' for the erf form of its ports.",
+                folder,
+            )
         model = cls(config)
         if dtype is not None:
             model.to(dtype=dtype)

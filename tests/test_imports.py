@@ -25,10 +25,14 @@ ALLOWED = {
     "attention": {"_paddle", "config", "relative", "layers"},
     "model": {"_paddle", "config", "inputs", "layers", "attention", "outputs", "pretrained"},
     "heads": {"_paddle", "config", "inputs", "layers", "outputs", "model"},
+    "behaviour": {"_paddle", "auto", "checkpoint"},
+    "verification": {"config", "checkpoint", "hub", "behaviour"},
+    "cli": {"_paddle", "attention", "checkpoint", "hub", "verification"},
+    "__main__": {"cli"},
     "auto": {"config", "checkpoint", "hub", "pretrained", "model", "heads"},
 }
 # What needs Paddle when it is imported; everything else must not.
-NEEDS_PADDLE = {"_paddle", "layers", "inputs", "pretrained", "attention", "model", "heads", "auto"}
+NEEDS_PADDLE = {"_paddle", "layers", "inputs", "pretrained", "attention", "model", "heads", "auto", "behaviour"}
 
 
 def _imports(file: Path) -> "set[str]":

@@ -11,7 +11,7 @@ from .dialects import DIALECTS, Dialect, Evidence, detect, explain
 from .errors import CheckpointError
 from .heads import head_of_class, head_of_tensors
 from .names import HEADS, TIES, parameter_shapes
-from .opening import Opened, open_checkpoint, weight_file
+from .opening import Opened, form_of, open_checkpoint, weight_file
 from .stored import Stored
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "configs",
     "detect",
     "explain",
+    "form_of",
     "head_of_class",
     "head_of_tensors",
     "open_checkpoint",

@@ -111,6 +111,8 @@ def form_of(file: Path) -> str:
         return "tensorflow"
     with open(file, "rb") as opened:
         start = opened.read(32)
+    if start[4:9] == b"\0\0\0\0{":
+        return "safetensors"  # the length of its header may begin with any byte, a pickle's first included
     if start.startswith(b"PK\x03\x04") or (start[:1] == b"\x80" and start[2:4] == b"\x8a\x0a"):
         return "torch"  # a zip archive; or, before release 1.6, a pickle that begins with a long magic number
     if start[:1] == b"\x80":

@@ -1,0 +1,365 @@
+"""The command line: what it prints, and what it answers to the shell."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import published
+import pytest
+
+from paddle_nezha.checkpoint import pdparams, safetensors
+from paddle_nezha.cli import main, parser
+from paddle_nezha.hub import registry, sha256_of
+from weights.demo import FOLDER
+
+ROOT = Path(__file__).resolve().parent.parent
+WEIGHTS = FOLDER / "model_state.pdparams"
+QUERY = "nezha.encoder.layer.0.attention.query.weight"
+COMMANDS = ("fetch", "list", "verify", "convert", "diff", "info")
+FILES = {"config.json", "vocab.txt", "model_state.pdparams"}
+
+
+@pytest.fixture(autouse=True)
+def home(monkeypatch, tmp_path):
+    published.isolate(monkeypatch, tmp_path / "home")
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def server():
+    server = published.loopback().Loopback()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def demo(monkeypatch, server):
+    return published.publish(monkeypatch, server)
+
+
+@pytest.fixture
+def call(capsys):
+    """Runs a command: (exit code, stdout, stderr)."""
+
+    def run(*arguments):
+        code = main([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+def changed_file(path, change):
+    """The shelf's weights with a change."""
+    arrays = {name: array.copy() for name, array in pdparams.read(WEIGHTS).items()}
+    change(arrays)
+    pdparams.write(path, arrays)
+    return path
+
+
+def nan(arrays):
+    arrays[QUERY][0, 0] = np.nan
+
+
+def one_number(arrays):
+    arrays[QUERY][3, 5] += 0.5
+
+
+# ---- help
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_help_has_an_example(capsys, command):
+    with pytest.raises(SystemExit) as ended:
+        main([command, "--help"])
+    assert ended.value.code == 0
+    assert f"examples:\n  paddle-nezha {command}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_example_is_a_command(capsys, command):
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    lines = capsys.readouterr().out.partition("examples:")[2].splitlines()
+    for line in filter(None, map(str.strip, lines)):
+        arguments = line.partition(">")[0].split()
+        assert arguments[0] == "paddle-nezha" and parser().parse_args(arguments[1:]).command == command
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [([], "required: COMMAND"), (["convert", "a"], "required: DST"), (["convert", "a", "b", "--set", "x"], "KEY=VAL")],
+)
+def test_a_wrong_call_answers_2(capsys, arguments, message):
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2 and message in capsys.readouterr().err
+
+
+# ---- fetch and list
+
+
+def test_fetch_gives_the_folder(call, demo, home):
+    code, out, err = call("fetch", "demo")
+    assert (code, out) == (0, f"{home / 'demo'}\n")
+    assert {path.name for path in (home / "demo").iterdir()} >= FILES
+    assert "no checksum was published" in err
+    assert call("fetch", "demo", "--offline")[0] == 0  # it is here
+
+
+def test_fetch_to_a_folder_from_a_mirror(call, demo, server, tmp_path, monkeypatch):
+    monkeypatch.setitem(registry.ENTRIES, "demo", replace(demo, host=registry.Host("http://127.0.0.1:9")))
+    code, out, _ = call(
+        "fetch", "demo", "--to", tmp_path / "there", "--mirror", server.address, "--cache-dir", tmp_path / "c", "--json"
+    )
+    content = json.loads(out)
+    assert code == 0 and content["folder"] == str(tmp_path / "there") and FILES <= set(content["files"])
+
+
+def test_fetch_refuses_what_is_not_the_checkpoint(call, monkeypatch, server, tmp_path, home):
+    """A file of the right form and length, whose numbers are none: it never gets the name."""
+    bad = changed_file(tmp_path / "bad.pdparams", nan).read_bytes()
+    published.publish(monkeypatch, server, bad)
+    code, out, err = call("fetch", "demo")
+    assert (code, out) == (1, "") and f"not finite (NaN or infinity): {QUERY[6:]}" in err
+    assert "does not hold the weights of demo" in err
+    assert not list((home / "demo").glob("model_state*"))
+
+
+def test_fetch_offline_says_which_file_to_put_where(call, demo, home):
+    code, out, err = call("fetch", "demo", "--offline")
+    assert (code, out) == (2, "")
+    assert err.startswith("paddle-nezha: offline, and demo is not here. To place it by hand, put\n")
+    assert str(home / "demo" / "model_state.pdparams") in err and "Traceback" not in err
+
+
+@pytest.mark.parametrize("name", ["nezha-cn-12L768H", "nezha-base-chines"])
+def test_a_name_that_names_nothing(call, name):
+    code, _, err = call("fetch", name)
+    assert code == 2 and ("names no file: PaddleNLP" in err or "Did you mean 'nezha-base-chinese'?" in err)
+
+
+def test_list_says_where_and_whether_it_is_verified(call, demo, home):
+    assert "not here: http://127.0.0.1" in call("list")[1]
+    call("fetch", "demo")
+    _, out, _ = call("list")
+    assert out.splitlines()[1].split()[:2] == ["demo", "209,804"] and f"pinned    {home / 'demo'}" in out
+    (entry,) = json.loads(call("list", "--json")[1])
+    assert (entry["verified"], entry["folder"]) == ("pinned", str(home / "demo"))
+
+
+def test_list_knows_what_was_published(call):
+    code, out, _ = call("list", "--json")
+    assert code == 0 and {entry["name"] for entry in json.loads(out)} == set(registry.ENTRIES)
+
+
+# ---- verify
+
+
+def test_verify_a_folder(call):
+    code, out, _ = call("verify", FOLDER)
+    assert code == 0 and out.endswith("nezha-seeded-demo is right.\n")
+    assert f"sha256 {sha256_of(WEIGHTS)}; no record beside it" in out
+    assert not (FOLDER / "model_state.pdparams.sha256").exists()
+
+
+def test_verify_a_published_name(call, demo):
+    code, out, _ = call("verify", "demo")
+    assert code == 0 and "ok     parameters: 209,804 parameters" in out
+    assert f"ok     file: sha256 {sha256_of(WEIGHTS)}, as first used" in out
+    assert "--     behaviour: no numbers of it were ever published" in out
+
+
+def test_verify_a_file_that_changed_since_it_was_first_used(call, demo, home):
+    call("fetch", "demo")
+    changed_file(home / "demo" / "model_state.pdparams", one_number)
+    code, out, _ = call("verify", "demo")
+    assert code == 1 and "has changed since it was first used" in out
+    code, out, _ = call("verify", home / "demo")
+    assert code == 1 and "has changed: its record says sha256" in out
+
+
+def test_verify_says_all_that_is_wrong(call, tmp_path):
+    (tmp_path / "config.json").write_bytes((FOLDER / "config.json").read_bytes())
+    changed_file(
+        tmp_path / "model_state.pdparams", lambda arrays: (nan(arrays), arrays.pop("cls.predictions.dense.bias"))
+    )
+    code, out, _ = call("verify", tmp_path, "--json")
+    content = json.loads(out)
+    assert code == 1 and content["right"] is False
+    wrong = {check["name"]: check["told"] for check in content["checks"] if check["passed"] is False}
+    assert set(wrong) == {"values", "structure"} and "cls.predictions.dense.bias" in wrong["structure"]
+
+
+def test_verify_a_file_that_is_none(call, tmp_path):
+    (tmp_path / "x.pdparams").write_text("<html>not found</html>", encoding="utf-8")
+    code, out, _ = call("verify", tmp_path / "x.pdparams")
+    assert code == 1 and "WRONG  readable: " in out and "a web page or XML" in out
+    code, _, err = call("verify", tmp_path / "nowhere")
+    assert code == 2 and "There is no folder" in err and err.count("\n") == 1
+
+
+# ---- published behaviour
+
+
+@pytest.fixture
+def behaviours(monkeypatch, seeded):
+    """Publishes for "demo" what the shelf's checkpoint gives, with four decimals, changed by `shift`."""
+    from paddle_nezha import NeZhaForMaskedLM, NeZhaModel, behaviour
+    from paddle_nezha._paddle import paddle
+
+    hidden, logits = behaviour.PUBLISHED["nezha-base-chinese"]
+
+    def values(known, kind, pick, shift):
+        with paddle.no_grad():
+            given = kind.from_pretrained(FOLDER)(
+                paddle.to_tensor([known.ids]), attention_mask=paddle.to_tensor([known.mask])
+            )
+        found = pick(given).numpy()[0, 1:4, 1:4] + shift
+        return behaviour.Behaviour(known.what, known.heads, known.ids, known.mask, found.round(4).tolist())
+
+    def publish(shift):
+        monkeypatch.setitem(
+            behaviour.PUBLISHED,
+            "demo",
+            (
+                values(hidden, NeZhaModel, lambda given: given[0], shift),
+                values(logits, NeZhaForMaskedLM, lambda given: given, 0.0),
+            ),
+        )
+
+    return publish
+
+
+def test_published_behaviour_is_computed(call, demo, behaviours):
+    behaviours(0.0)
+    code, out, _ = call("verify", "demo")
+    assert code == 0 and "ok     published last hidden state: as published, within" in out
+    assert "ok     published masked-LM logits: as published, within" in out
+
+
+def test_other_behaviour_is_found(call, demo, behaviours):
+    behaviours(2e-4)
+    code, out, _ = call("verify", "demo")
+    assert code == 1 and "WRONG  published last hidden state: the last hidden state is another: expected [[" in out
+    assert "ok     published masked-LM logits" in out
+
+
+def test_both_files_of_the_base_release_have_published_numbers():
+    from paddle_nezha.behaviour import PUBLISHED
+
+    assert set(PUBLISHED) == {"nezha-base-chinese", "sijunhe/nezha-cn-base"} <= set(registry.ENTRIES)
+    for known in PUBLISHED["nezha-base-chinese"]:
+        assert len(known.ids) == len(known.mask) == 6 and [len(row) for row in known.values] == [3, 3, 3]
+
+
+def test_a_part_that_is_not_there_has_no_behaviour():
+    from paddle_nezha.behaviour import check_behaviour
+
+    checks = check_behaviour("nezha-base-chinese", FOLDER, "next_sentence")
+    assert [(check.passed, check.told) for check in checks] == [
+        (None, "not computed: the file holds a next_sentence")
+    ] * 2
+
+
+# ---- convert and diff
+
+
+def test_convert_and_diff(call, tmp_path):
+    code, out, err = call("convert", FOLDER, tmp_path / "hf", "--to", "hf")
+    assert (code, err) == (0, "") and "checked  opened again, and every tensor is the source's, byte for byte" in out
+    code, out, _ = call("diff", FOLDER, tmp_path / "hf")
+    assert (code, out) == (0, "77 tensors equal byte for byte, 0 different (A has paddlenlp names, B hf)\n")
+    changed = changed_file(tmp_path / "x.pdparams", one_number)
+    code, out, _ = call("diff", changed, tmp_path / "hf")
+    assert code == 1 and out.startswith(f"{QUERY[6:]}: 1 of 4096 numbers differ, by at most 0.5 at [3, 5]")
+    code, out, _ = call("diff", changed, tmp_path / "hf", "--json")
+    assert code == 1 and json.loads(out)["differences"][0]["kind"] == "values"
+
+
+def test_a_published_name_is_converted_and_compared(call, demo, tmp_path):
+    code, out, _ = call("convert", "demo", tmp_path / "torch", "--to", "torch", "--names", "bert4torch", "--json")
+    assert code == 0 and json.loads(out)["names"] == "bert4torch"
+    assert call("diff", "demo", tmp_path / "torch")[0] == 0
+
+
+def test_convert_with_settings_of_one_s_own(call, tmp_path):
+    code, out, _ = call(
+        "convert",
+        FOLDER,
+        tmp_path / "x",
+        "--head",
+        "model",
+        "--set",
+        "hidden_act=gelu_new",
+        "--set",
+        "layer_norm_eps=1e-5",
+    )
+    content = json.loads((tmp_path / "x" / "config.json").read_text(encoding="utf-8"))
+    assert code == 0 and (content["hidden_act"], content["layer_norm_eps"]) == ("gelu_new", 1e-5)
+    assert "embeddings.word_embeddings.weight" in safetensors.read(tmp_path / "x")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["convert", "nowhere", "x"], "There is no folder 'nowhere'."),
+        (["convert", str(FOLDER), str(FOLDER)], "is the source's folder"),
+        (["convert", str(WEIGHTS), "x", "--set", "colour=red"], "has no setting 'colour'"),
+        (["convert", str(FOLDER), "x", "--head", "token_classification", "--dialect", "tensorflow"], "does not fit"),
+        (["diff", str(FOLDER), str(FOLDER / "vocab.txt")], "vocab.txt is no checkpoint"),
+    ],
+)
+def test_what_cannot_be_done_answers_2_without_a_traceback(call, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = call(*arguments)
+    assert (code, out) == (2, "") and err.startswith("paddle-nezha: ") and message in err and "Traceback" not in err
+    assert not (tmp_path / "x").exists()
+
+
+# ---- info, and where Paddle is missing
+
+
+def test_info(call, home):
+    code, out, _ = call("info", "--json")
+    facts = json.loads(out)
+    assert code == 0 and facts["cache"] == str(home) and facts["offline"] is False
+    assert facts["attention"].startswith("blocked in eager mode; dense where") and facts["numpy"] == np.__version__
+    assert "cache " in call("info")[1]
+
+
+def test_it_works_without_paddle(tmp_path, home):
+    """Only the published behaviour needs it."""
+    blocked = """
+import sys
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("paddle", "torch"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Blocked())
+import importlib.util
+real = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *rest: None if name == "paddle" else real(name, *rest)
+from paddle_nezha.cli import main
+folder, there = sys.argv[1:]
+calls = (["list"], ["verify", folder], ["convert", folder, there, "--to", "torch"], ["diff", folder, there], ["info"])
+print([main(call) for call in calls])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", blocked, str(FOLDER), str(tmp_path / "x")],
+        cwd=ROOT, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.stdout.endswith("[0, 0, 0, 0, 0]\n"), done.stderr
+    assert "paddle        not installed: configs, tokenizers and checkpoint files work" in done.stdout
+
+
+def test_it_is_a_module_and_a_command():
+    done = subprocess.run(
+        [sys.executable, "-m", "paddle_nezha", "verify", str(FOLDER / "vocab.txt")],
+        cwd=ROOT, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 1 and "vocab.txt is WRONG." in done.stdout and done.stderr == ""
+    assert 'paddle-nezha = "paddle_nezha.cli:main"' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
