@@ -5,10 +5,13 @@ Exit codes: 0 done (right, equal); 1 found wrong, or different; 2 could not.
 
 import argparse
 import contextlib
+import io
 import json
 import logging
+import math
 import os
 import platform
+import signal
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -21,6 +24,7 @@ from paddle_nezha import __version__
 from paddle_nezha.checkpoint import DIALECTS, HEADS, CheckpointError
 from paddle_nezha.checkpoint.compare import compare_checkpoints
 from paddle_nezha.checkpoint.convert import TARGETS, convert
+from paddle_nezha.checkpoint.errors import shown
 from paddle_nezha.checkpoint.verify import Findings
 from paddle_nezha.hub import cache_home, fetch, list_entries, resolve
 from paddle_nezha.hub.places import is_offline
@@ -35,24 +39,32 @@ _PACKAGES = ("numpy", "safetensors", "tokenizers", "paddlepaddle", "paddlepaddle
 def main(arguments: "Optional[list[str]]" = None) -> int:
     """Runs one command and gives its exit code."""
     options = parser().parse_args(arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a path is printed on any terminal, spelled out if need be
+            stream.reconfigure(errors="backslashreplace")
+    with contextlib.suppress(ValueError):  # not the main thread
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what is half done is cleaned up
     try:
         with _log_lines():
             code: int = options.run(options)
             sys.stdout.flush()
             return code
     except CheckpointError as error:
-        return _fail(error, WRONG if options.run in (_fetch, _verify) else COULD_NOT)
+        return _fail(error, WRONG if options.run in (_fetch, _verify) else COULD_NOT, options.json)
     except BrokenPipeError:  # the reader has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
     except (ValueError, OSError) as error:
-        return _fail(error, COULD_NOT)
+        return _fail(error, COULD_NOT, options.json)
     except KeyboardInterrupt:
-        return _fail("stopped; what came so far is kept", 130)
+        kept = "; what came so far is kept" if options.run is _fetch else ""
+        return _fail(f"stopped{kept}", 130)
 
 
-def _fail(error: object, code: int) -> int:
+def _fail(error: object, code: int, as_json: bool = False) -> int:
     print(f"paddle-nezha: {error}", file=sys.stderr)
+    if as_json:
+        _print_json({"error": str(error)})
     return code
 
 
@@ -181,7 +193,16 @@ def _setting(text: str) -> "tuple[str, Any]":
 
 
 def _print_json(content: Any) -> None:
-    print(json.dumps(content, ensure_ascii=False, indent=2, default=str))
+    print(json.dumps(_strict(content), ensure_ascii=False, indent=2, default=str, allow_nan=False))
+
+
+def _strict(content: Any) -> Any:
+    """The same with infinities and NaN, which JSON has not, as texts."""
+    if isinstance(content, dict):
+        return {key: _strict(value) for key, value in content.items()}
+    if isinstance(content, (list, tuple)):
+        return [_strict(value) for value in content]
+    return str(content) if isinstance(content, float) and not math.isfinite(content) else content
 
 
 # ---- the commands
@@ -268,7 +289,7 @@ def _diff(options: argparse.Namespace) -> int:
         _print_json(asdict(comparison))
     else:
         for difference in comparison.differences:
-            print(f"{difference.name}: {difference.told}")
+            print(f"{shown(difference.name)}: {difference.told}")
         print(
             f"{len(comparison.equal)} tensors equal byte for byte, {len(comparison.differences)} different "
             f"(A has {comparison.dialects[0]} names, B {comparison.dialects[1]})"

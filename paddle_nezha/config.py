@@ -68,10 +68,13 @@ HISTORICAL_NAMES = {
 }
 
 
-def _integer(at_least: int) -> Callable[[str, Any], int]:
+def _integer(at_least: int, at_most: int = 1 << 20) -> Callable[[str, Any], int]:
+    """A size. What is built from a config is as large as it says, and a config may come from anywhere: far above
+    everything in use there is an end."""
+
     def check(name: str, value: Any) -> int:
-        if isinstance(value, bool) or not isinstance(value, Integral) or value < at_least:
-            raise ValueError(f"{name} must be an integer of at least {at_least}, but got {value!r}.")
+        if isinstance(value, bool) or not isinstance(value, Integral) or not at_least <= int(value) <= at_most:
+            raise ValueError(f"{name} must be an integer from {at_least} to {at_most:,}, but got {value!r}.")
         return int(value)
 
     return check
@@ -118,7 +121,9 @@ def _nearest(word: Any, known: Any) -> str:
     return f" Did you mean {close[0]!r}?" if close else ""
 
 
-_count, _size = _integer(1), _integer(0)
+_count, _size = _integer(1), _integer(0, (1 << 31) - 1)
+_rows = _integer(1, 1 << 27)  # of a vocabulary
+_layers = _integer(1, 1000)
 _probability = _real(0.0, 1.0, "a probability, 0 <= p < 1")
 _scale = _real(0.0, float("inf"), "a finite number of at least 0")
 _epsilon = _real(0.0, math.nextafter(1e-3, 1.0), "a number from 0 to 0.001, beyond which Paddle has no LayerNorm")
@@ -185,10 +190,10 @@ class NeZhaConfig(_Checked):
         TypeError: an unknown keyword; the message gives the nearest known one.
     """
 
-    vocab_size: int = _fact(21128, _count)
+    vocab_size: int = _fact(21128, _rows)
     embedding_size: int = _fact(128, _count)
     hidden_size: int = _fact(768, _count)
-    num_hidden_layers: int = _fact(12, _count)
+    num_hidden_layers: int = _fact(12, _layers)
     num_attention_heads: int = _fact(12, _count)
     intermediate_size: int = _fact(3072, _count)
     hidden_act: str = _fact("gelu", _choice(*ACTIVATIONS))
@@ -365,12 +370,15 @@ class NeZhaConfig(_Checked):
         return cls(**facts, unread=unread)
 
     @classmethod
-    def from_pretrained(cls, name_or_folder: Union[str, os.PathLike], **overrides: Any) -> "NeZhaConfig":
+    def from_pretrained(
+        cls, name_or_folder: Union[str, os.PathLike], *, cache_dir: Any = None, **overrides: Any
+    ) -> "NeZhaConfig":
         """The config of a published name, a folder, or a config file.
 
         Args:
             name_or_folder: one of `NEZHA_PRETRAINED_INIT_CONFIGURATION` (no file is needed then), a folder that holds
                 `config.json`, `model_config.json` or `bert_config.json`, or the path of one such file.
+            cache_dir: accepted as for models; a config of a published name needs no file.
             overrides: settings that win over the file's.
 
         Raises:

@@ -9,7 +9,7 @@ from paddle_nezha.checkpoint.errors import CheckpointError, PathLike
 from paddle_nezha.checkpoint.verify import Check, Findings
 from paddle_nezha.checkpoint.verify import verify as verify_file
 from paddle_nezha.config import NeZhaConfig
-from paddle_nezha.hub import check_pin, published, read_pin, resolve, sha256_of
+from paddle_nezha.hub import check_pin, published, read_pin, resolve, sha256_of, unpin
 from paddle_nezha.hub.registry import Entry
 
 
@@ -45,6 +45,10 @@ def _verify_published(entry: Entry, folder: Path) -> Findings:
     findings.checks.append(_held(entry, weights))
     if findings.right and findings.head is not None:
         findings.checks += _behaviour(entry.name, folder, findings.head)
+    if not findings.right and entry.weights.sha256 is None and unpin(weights):
+        findings.checks.append(
+            Check("record", None, f"removed: it was made at first use, of a file that is wrong. Delete {weights} too")
+        )
     return findings
 
 

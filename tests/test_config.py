@@ -186,8 +186,8 @@ def test_names_that_scripts_import():
         ({"attention_probs_dropout_prob": -0.1}, "attention_probs_dropout_prob must be a probability"),
         ({"classifier_dropout": 2}, "classifier_dropout must be a probability"),
         ({"hidden_dropout_prob": float("nan")}, "must be a probability"),
-        ({"num_hidden_layers": 0}, "num_hidden_layers must be an integer of at least 1, but got 0"),
-        ({"vocab_size": 1.5}, "vocab_size must be an integer of at least 1, but got 1.5"),
+        ({"num_hidden_layers": 0}, "num_hidden_layers must be an integer from 1 to 1,000, but got 0"),
+        ({"vocab_size": 1.5}, "vocab_size must be an integer from 1 to 134,217,728, but got 1.5"),
         ({"max_relative_position": True}, "max_relative_position must be an integer"),
         (
             {"layer_norm_eps": 2e-3},
@@ -454,3 +454,16 @@ def test_assigning_a_misspelt_setting_is_refused_and_a_note_of_ones_own_is_kept(
         config.hiden_size = 16
     config.foo, config.experiment = 2, "b"
     assert (config.foo, config.to_dict()["foo"], config.to_dict()["experiment"]) == (2, 2, "b")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["num_hidden_layers", "vocab_size", "num_labels", "max_relative_position", "hidden_size", "intermediate_size"],
+)
+def test_a_size_beyond_every_model_is_refused_before_anything_is_built(name):
+    with pytest.raises(ValueError, match=f"{name} must be an integer from 1 to [0-9,]+, but got 1000000000000"):
+        NeZhaConfig.from_dict({name: 10**12})
+
+
+def test_a_cache_folder_may_be_named_as_for_models(tmp_path):
+    assert NeZhaConfig.from_pretrained("nezha-base-chinese", cache_dir=tmp_path).hidden_size == 768

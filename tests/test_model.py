@@ -444,9 +444,11 @@ def test_a_new_size_that_is_no_integer_is_refused(size, build):
         build(NeZhaModel).resize_token_embeddings(size)
 
 
+@pytest.mark.parametrize("mode", ["train", "eval"])
 @pytest.mark.parametrize("kind", [NeZhaModel, NeZhaForMaskedLM], ids=lambda kind: kind.__name__)
-def test_the_gradient_of_any_parameter_can_be_asked_for_alone(kind, build, ids):
+def test_the_gradient_of_any_parameter_can_be_asked_for_alone(kind, mode, build, ids):
     model, tokens = build(kind), ids(2, 7)
+    getattr(model, mode)()
 
     def loss():
         first = model(tokens)

@@ -8,9 +8,12 @@ from typing import NamedTuple, Optional, Union
 import numpy as np
 
 from .dialects import DIALECTS, Dialect, detect, dropped
-from .errors import CheckpointError
+from .errors import CheckpointError, shown
 from .names import ABSOLUTE_TABLE, HEAD_PARTS, RELATIVE_TABLES, TIES, bare
 from .stored import Held, Stored, Turned, Widened, same_values
+
+# Of each kind of problem: more than the largest real model has tensors.
+_LISTED = 1000
 
 
 @dataclass
@@ -94,7 +97,9 @@ class Account:
         for title, names in groups:
             if names:
                 lines.append(f"{title} ({len(names)}):")
-                lines.extend(f"  {name if name.isprintable() else ascii(name)}" for name in names)
+                lines.extend(f"  {shown(name)}" for name in names[:_LISTED])
+                if len(names) > _LISTED:
+                    lines.append(f"  and {len(names) - _LISTED:,} more")
         return "\n".join(lines)
 
 

@@ -204,8 +204,23 @@ def _staged(dst: Path) -> "Iterator[Path]":
     """A folder beside `dst`, on the same disk; gone afterwards."""
     parent = dst.resolve().parent
     parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{dst.name}.", suffix=".part", dir=parent) as stage:
+    for stale in parent.glob(f".{dst.name}.*.part"):  # of a conversion that was killed, not of one that runs
+        owner = stale.name.rsplit(".", 3)[-3]
+        if owner.isdigit() and not _is_running(int(owner)):
+            shutil.rmtree(stale, ignore_errors=True)
+    prefix = f".{dst.name}.{os.getpid()}."
+    with tempfile.TemporaryDirectory(prefix=prefix, suffix=".part", dir=parent) as stage:
         yield Path(stage)
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        pass  # there, and somebody else's
+    return True
 
 
 def _install(stage: Path, dst: Path) -> None:

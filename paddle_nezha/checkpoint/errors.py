@@ -38,3 +38,8 @@ def foreign(start: bytes) -> Optional[str]:
     """What a file beginning with `start` (its first 32 bytes or so) is, or None when it is nothing known."""
     text = start.lstrip()
     return next((what for magic, what in _FOREIGN_STARTS if text.startswith(magic)), None)
+
+
+def shown(name: str) -> str:
+    """A name from a file for a person to read: no terminal obeys it, and no line is forged by it."""
+    return name if name.isprintable() else ascii(name)

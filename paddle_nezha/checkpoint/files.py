@@ -121,6 +121,6 @@ def beside(file: Path, name: str) -> Path:
     if target.parent not in (folder, folder.parent.parent / "blobs"):
         raise CheckpointError(
             f"{file} was refused: it goes through {name}, a link to {target}, which lies outside its folder. "
-            "Put the file itself there."
+            "Put the file itself there, or name the file rather than the folder."
         )
     return path

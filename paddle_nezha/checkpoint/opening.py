@@ -11,6 +11,7 @@ import numpy as np
 from .._files import listing
 from . import pdparams, safetensors, tensorflow, torch_files
 from .errors import CheckpointError, PathLike, foreign
+from .files import beside
 from .stored import Stored
 
 # In a folder, the first of these that is there.
@@ -23,6 +24,8 @@ WEIGHT_NAMES = (
 # Failing those, the one file with such an ending; what training leaves beside the weights is none of them.
 _ENDINGS = (".safetensors", ".pdparams", ".bin", ".pt", ".pth")
 _BESIDE_WEIGHTS = ("training_args", "optimizer", "scheduler", "rng_state", "scaler")
+
+_MOST_TENSORS = 20_000
 
 Opener = Callable[[PathLike], "AbstractContextManager[Mapping[str, Stored]]"]
 _OPENERS: "dict[str, Opener]" = {
@@ -64,6 +67,11 @@ def open_checkpoint(path: PathLike) -> Iterator[Opened]:
     file = weight_file(Path(path)) if Path(path).is_dir() else Path(path)
     form = form_of(file)
     with _OPENERS[form](file) as tensors:
+        if len(tensors) > _MOST_TENSORS:
+            raise CheckpointError(
+                f"{file} was refused: it holds {len(tensors):,} tensors, and no model this project reads has more than "
+                f"{_MOST_TENSORS:,}."
+            )
         yield Opened(file, form, tensors, getattr(tensors, "skipped", {}))
 
 
@@ -72,11 +80,11 @@ def weight_file(folder: Path) -> Path:
 
     Raises:
         FileNotFoundError: none; the message lists what was looked for and what the folder holds.
-        CheckpointError: several, and no name that says which.
+        CheckpointError: several, and no name that says which; a link that leaves the folder.
     """
     for name in WEIGHT_NAMES:
         if (folder / name).is_file():
-            return folder / name
+            return beside(folder / name, name)
     entries = sorted(folder.iterdir())
     weights = [
         entry
@@ -84,11 +92,11 @@ def weight_file(folder: Path) -> Path:
         if entry.is_file() and entry.suffix in _ENDINGS and not entry.name.startswith(_BESIDE_WEIGHTS)
     ]
     if len(weights) == 1:
-        return weights[0]
+        return beside(weights[0], weights[0].name)
     if weights:
         listed = ", ".join(entry.name for entry in weights)
         raise CheckpointError(f"{folder} holds several weight files ({listed}): name the one to open.")
-    if any(entry.suffix == ".index" for entry in entries):
+    if any(entry.suffix == ".index" or entry.name == "checkpoint" for entry in entries):
         return folder
     raise FileNotFoundError(
         f"No weights in {folder}: looked for {', '.join(WEIGHT_NAMES)}, any one file ending in {', '.join(_ENDINGS)}, "

@@ -19,11 +19,12 @@ from safetensors.numpy import save_file
 
 from .._files import replaced
 from .arrays import check_writable, widened
-from .errors import CheckpointError, PathLike, foreign, truncated
+from .errors import CheckpointError, PathLike, foreign, shown, truncated
 from .files import Form, Source, Span, beside
 
 _INDEX_SUFFIX = ".safetensors.index.json"
 _MAX_INDEX = 64 << 20
+_MOST_AXES = 32
 _MAX_HEADER = 100_000_000  # the format's own limit
 # The format's dtypes that NumPy has, and bfloat16 as the float32 it is read as.
 _DTYPES = {
@@ -183,6 +184,11 @@ class StoredTensor:
 
 def _open_one(path: Path, stack: ExitStack) -> dict[str, StoredTensor]:
     with _opened(path) as file:  # checks the header
+        deep = [name for name in file.keys() if len(file.get_slice(name).get_shape()) > _MOST_AXES]
+        if deep:
+            raise CheckpointError(
+                f"{path} was refused: {shown(deep[0])} has more than {_MOST_AXES} axes, and no parameter has."
+            )
         dtypes = {name: file.get_slice(name).get_dtype() for name in file.keys()}
     others = [f"{name} ({dtype})" for name, dtype in dtypes.items() if dtype not in _DTYPES]
     if others:

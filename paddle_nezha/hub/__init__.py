@@ -6,7 +6,7 @@ folder = fetch("nezha-base-chinese")  # a folder that `from_pretrained` opens
 
 from .errors import FetchError
 from .fetching import Check, Status, fetch, list_entries
-from .pins import check_pin, pin, read_pin, sha256_of
+from .pins import check_pin, pin, read_pin, sha256_of, unpin
 from .places import cache_home
 from .registry import Entry, RemoteFile, is_published, published
 from .resolving import resolve
@@ -27,4 +27,5 @@ __all__ = [
     "read_pin",
     "resolve",
     "sha256_of",
+    "unpin",
 ]

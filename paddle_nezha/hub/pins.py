@@ -56,6 +56,14 @@ def read_pin(path: PathLike) -> Optional[str]:
     return found.group(1)
 
 
+def unpin(path: PathLike) -> bool:
+    """Removes the record of a file that turned out to be wrong; whether there was one."""
+    record = pin_path(path)
+    there = record.exists()
+    record.unlink(missing_ok=True)
+    return there
+
+
 def pin(path: PathLike, sha256: Optional[str] = None) -> str:
     """Records the SHA-256 of a file beside it, and gives it; `sha256` where the caller has just computed it."""
     sha256 = sha256 or sha256_of(path)

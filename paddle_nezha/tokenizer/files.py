@@ -55,7 +55,7 @@ class Folder:
     unread: dict[str, Any] = field(default_factory=dict)
 
 
-def resolve(folder: Any) -> str:
+def resolve(folder: Any, cache_dir: Any = None) -> str:
     """The folder to read for what `from_pretrained` was given.
 
     Raises:
@@ -64,7 +64,7 @@ def resolve(folder: Any) -> str:
     """
     path = path_of("folder", folder)
     if not os.path.exists(path):
-        path = os.fspath(hub.resolve(path))
+        path = os.fspath(hub.resolve(path, cache_dir=cache_dir))
     _check_has_vocabulary(path)
     return path
 

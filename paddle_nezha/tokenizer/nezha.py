@@ -149,12 +149,20 @@ class NeZhaTokenizer:
     # Files
 
     @classmethod
-    def from_pretrained(cls, folder: Union[str, "os.PathLike[str]"], **overrides: Any) -> "NeZhaTokenizer":
+    def from_pretrained(
+        cls,
+        folder: Union[str, "os.PathLike[str]"],
+        *,
+        cache_dir: "Optional[Union[str, os.PathLike[str]]]" = None,
+        **overrides: Any,
+    ) -> "NeZhaTokenizer":
         """The tokenizer of a folder saved here, by PaddleNLP or by HF, each with the ids its writer gave.
 
         Args:
             folder: holds vocab.txt; tokenizer_config.json, special_tokens_map.json and added_tokens.json are
                 read where they exist. The special token map wins over the settings, `overrides` over both.
+                A published name is fetched, with its model, if it is not here.
+            cache_dir: where published checkpoints are kept, as for models.
 
         Raises:
             TypeError: no path.
@@ -162,7 +170,7 @@ class NeZhaTokenizer:
             ValueError: a value its key cannot have; a setting that gives other ids and is not supported; added
                 tokens with gaps in their ids.
         """
-        path = files.resolve(folder)
+        path = files.resolve(folder, cache_dir)
         found = files.read_folder(path)
         settings = {**found.settings, **overrides}
         # Added tokens come with their ids; the constructor would number these by their order.

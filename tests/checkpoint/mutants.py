@@ -11,6 +11,7 @@ import json
 import pickle
 import re
 import struct
+import tracemalloc
 import zipfile
 from collections import OrderedDict
 from dataclasses import dataclass, field
@@ -19,13 +20,14 @@ from typing import Callable
 
 import numpy as np
 from matrix import save_bundle
-from test_tensorflow import SAMPLE
+from test_tensorflow import SAMPLE, varints
 from test_tensorflow import mutated as mutated_bundle
 
 from paddle_nezha.checkpoint import CheckpointError, pdparams, safetensors, tensorflow, torch_files
 
 _KEPT = 300
 _LARGEST = 1 << 16  # bytes of a mutant: insertions would grow it for ever
+_BUFFERS = 3 << 19  # bytes that a reader takes whatever the file: to check a sum, to read a text
 # Numbers at which lengths, offsets and counts go wrong.
 _EDGES = [
     struct.pack(f"<{code}", number)
@@ -121,7 +123,8 @@ def inside_zip(content: bytes, rng: np.random.Generator) -> bytes:
         return edited(content, rng)
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            records = {name: archive.read(name) for name in archive.namelist()}
+            honest = all(record.file_size <= _LARGEST for record in archive.infolist())
+            records = {name: archive.read(name) for name in archive.namelist() if honest}
     except Exception:  # a mutant of a mutant, which zipfile cannot open
         return edited(content, rng)
     name = next((name for name in records if name.endswith("data.pkl")), None)
@@ -267,11 +270,13 @@ KINDS: "dict[str, Kind]" = {
 
 
 def _sealed(content: bytes, rng: np.random.Generator) -> bytes:
-    if rng.random() < 0.2:
+    """Inside the blocks, whose checksums are put right; of a mutant whose blocks lie elsewhere, anywhere."""
+    places = list(varints(content[-48:-8]))[:4]
+    if len(places) < 4 or sum(places) > 4 * len(content) or rng.random() < 0.2:
         return edited(content, rng)
     try:
         return mutated_bundle(content, rng)
-    except Exception:  # a mutant of a mutant, whose blocks can no longer be found
+    except Exception:  # its blocks cannot be found
         return edited(content, rng)
 
 
@@ -301,6 +306,7 @@ class Search:
             # Half of them from the right file itself.
             parent = self.corpus[0 if self.rng.random() < 0.5 else self.rng.integers(len(self.corpus))]
             content = self.kind.mutate(parent, self.rng)
+            assert len(content) <= 2 * _LARGEST
             said = self.judge(content)
             if said not in self.said:
                 self.said.add(said)
@@ -311,15 +317,20 @@ class Search:
     def judge(self, content: bytes) -> str:
         """What the reader says of a file, in its general form. Fails unless it is a right read or a named error."""
         self.path.write_bytes(content)
+        held = sum(file.stat().st_size for file in self.folder.iterdir())
+        tracemalloc.start()
         try:
             got = self.kind.read(self.path)
         except (CheckpointError, FileNotFoundError) as error:  # a mutant may name a file that is not there
             assert str(self.folder) in str(error), "an error names its file"
             self.refused += 1
             return re.sub(r"'[^']*'|\d+|0x\w+|\b[0-9a-f]{6,}\b", "#", str(error).replace(str(self.folder), ""))
+        finally:
+            peak = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+            assert peak <= 2 * self.kind.growth * held + _BUFFERS
         assert all(type(name) is str and type(array) is np.ndarray for name, array in got.items())
         assert all(array.flags.c_contiguous and array.dtype.kind in "fiub" for array in got.values())
-        held = sum(file.stat().st_size for file in self.folder.iterdir())
         once = {id(array): array.nbytes for array in got.values()}
         assert sum(once.values()) <= self.kind.growth * held
         self.read += 1

@@ -1,5 +1,6 @@
-"""Mutated files over all readers: every outcome is a right read or a CheckpointError, never a crash, a hang (the time
-limit of a test) or another exception. 2,000 of them here, 100,000 in `make test-slow`."""
+"""Mutated files over all readers: every outcome is a right read or a named error that took no more memory than the file
+warrants, never a crash, a hang (the time limit of a test) or another exception. 2,000 of them here, 100,000 in
+`make test-slow`."""
 
 import numpy as np
 import pytest
