@@ -1,9 +1,10 @@
 """Files for everyone: written so that a path never holds half of one, and named in messages a person can read."""
 
 import os
+import threading
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Union
 
@@ -34,6 +35,32 @@ def replaced(path: PathLike) -> Iterator[str]:
         if os.path.exists(temporary):
             os.remove(temporary)
         raise
+
+
+_one_thread = threading.RLock()
+
+
+@contextmanager
+def alone_in(folder: PathLike) -> "Iterator[None]":
+    """Within the block no other thread or process is in a block of the same folder; they wait. It leaves no file.
+
+    Between processes this needs a system that locks folders (not Windows, not every network file system); elsewhere it
+    holds between threads.
+    """
+    with _one_thread:
+        try:
+            import fcntl
+
+            lock = os.open(folder, os.O_RDONLY)
+        except (ImportError, OSError):
+            yield
+            return
+        try:
+            with suppress(OSError):
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(lock)
 
 
 def listing(folder: PathLike, most: int = 20) -> str:

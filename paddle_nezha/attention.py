@@ -186,9 +186,8 @@ def relative_attention(
             context.register_hook(_only_once())
         return context, None
     _, _, length, _ = sizes(query)
-    key_positions, value_positions = (
-        None if table is None else by_distance(table, 0, length, length) for table in (key_table, value_table)
-    )
+    key_positions = None if key_table is None else by_distance(key_table, 0, length, length)
+    value_positions = None if value_table is None else by_distance(value_table, 0, length, length)
     probs = masked_softmax(relative_scores(query, key, key_positions), visible)
     kept = F.dropout(probs, dropout) if dropout else probs
     return relative_context(kept, value, value_positions), probs if want_probs else None

@@ -38,6 +38,9 @@ _PACKAGES = ("numpy", "safetensors", "tokenizers", "paddlepaddle", "paddlepaddle
 
 def main(arguments: "Optional[list[str]]" = None) -> int:
     """Runs one command and gives its exit code."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by whoever started us: what was done is still said by the exit code
+            setattr(sys, name, open(os.devnull, "w"))
     options = parser().parse_args(arguments)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a path is printed on any terminal, spelled out if need be

@@ -116,9 +116,24 @@ def _names(name: str, value: Any) -> list[str]:
     return list(value)
 
 
-def _nearest(word: Any, known: Any) -> str:
-    close = difflib.get_close_matches(str(word), list(known), n=1)
+def _nearest(word: Any, known: Any, likeness: float = 0.6) -> str:
+    close = difflib.get_close_matches(str(word), list(known), n=1, cutoff=likeness)
     return f" Did you mean {close[0]!r}?" if close else ""
+
+
+def _notes(value: Any) -> "dict[str, Any]":
+    """Keys of a config that nothing here reads, as a new dict: all that JSON can hold."""
+    if not isinstance(value, dict):
+        raise ValueError(f"unread must be a dict of notes, but got {value!r}.")
+    for name, note in value.items():
+        try:
+            json.dumps(note)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ValueError(
+                f"The config's note {name!r} must be something that JSON can hold, but is of type "
+                f"{type(note).__name__} ({error}): turn it into a number, a string, a list or a dict first."
+            ) from None
+    return dict(value)
 
 
 _count, _size = _integer(1), _integer(0, (1 << 31) - 1)
@@ -143,15 +158,34 @@ class _Checked:
     def __setattr__(self, name: str, value: Any) -> None:
         name = ATTRIBUTE_MAP.get(name, name)
         check = _CHECKS.get(name)
+        if name == "unread":
+            value = _notes(value)
+        elif name in _FIXED and value != getattr(type(self), name, None):
+            raise AttributeError(f"{name} is part of NeZhaConfig itself and cannot be set: call the note otherwise.")
         if check is None and name not in _FIELD_NAMES and not hasattr(type(self), name):
-            near = _nearest(name, _FIELD_NAMES)
+            near = _nearest(name, _FIELD_NAMES, 0.8)  # a slip of the hand; less alike is somebody's own word
             if near and name not in self.unread:
                 raise AttributeError(f"NeZhaConfig has no setting {name!r}.{near}")
-            self.unread[name] = value  # somebody's own note: kept and written, like an unread key of a file
+            if name in _READ_ELSEWHERE and value:
+                raise AttributeError(
+                    f"{name}={value!r} in a config file means another model: a note needs a name of its own."
+                )
+            # Somebody's own note: kept and written, like an unread key of a file.
+            self.unread.update(_notes({name: value}))
             return
         object.__setattr__(self, name, check(name, value) if check else value)
         if name == "num_labels" and len(self.__dict__.get("_id2label", ())) != self.num_labels:
             object.__setattr__(self, "_id2label", {i: f"LABEL_{i}" for i in range(self.num_labels)})
+
+    def __delattr__(self, name: str) -> None:
+        if name not in self.unread:
+            raise AttributeError(f"{name} is no note in this config: a setting can be assigned to, but not removed.")
+        del self.unread[name]
+
+    def __copy__(self) -> Any:
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__, unread=dict(self.unread), _id2label=dict(self.__dict__["_id2label"]))
+        return twin
 
     def __getattr__(self, name: str) -> Any:  # reached only where ordinary look-up found nothing
         if name in ATTRIBUTE_MAP:
@@ -409,6 +443,7 @@ class NeZhaConfig(_Checked):
         return {**self.unread, "model_type": self.model_type, **facts}
 
     def to_json_string(self) -> str:
+        _notes(self.unread)  # one that was a list or a dict may have grown something else since
         return json.dumps(self.to_dict(), ensure_ascii=False, indent=2, sort_keys=True) + "\n"
 
     def save_pretrained(self, folder: Union[str, os.PathLike]) -> None:
@@ -421,6 +456,10 @@ class NeZhaConfig(_Checked):
 
 _CHECKS = {item.name: item.metadata["check"] for item in fields(NeZhaConfig) if "check" in item.metadata}
 _FIELD_NAMES = {item.name for item in fields(NeZhaConfig)}
+_READ_ELSEWHERE = {"is_decoder", "add_cross_attention", "init_args", "init_class"}  # by `from_dict`
+_FIXED = {name for name in dir(NeZhaConfig) if not name.startswith("__") and name not in _FIELD_NAMES} - {
+    name for name, found in vars(NeZhaConfig).items() if isinstance(found, property)
+}
 _MAY_BE_NONE = {"bos_token_id", "eos_token_id", "classifier_dropout", "dropout", "problem_type", "architectures"}
 
 

@@ -21,7 +21,10 @@ class ModelOutput(dict):
         pairs = getattr(self, first)
         if isinstance(pairs, (Iterator, Mapping)):
             super().__setattr__(first, None)
+            known = {item.name for item in fields(self)}  # type: ignore[arg-type]
             for name, value in dict(pairs).items():
+                if name not in known:
+                    raise TypeError(f"{type(self).__name__} has no part {name!r}; it has: {', '.join(sorted(known))}.")
                 super().__setattr__(name, value)
         for item in fields(self):  # type: ignore[arg-type]
             value = getattr(self, item.name)

@@ -8,6 +8,7 @@ from typing import Any, Optional, Union
 
 import numpy as np
 
+from paddle_nezha._files import alone_in
 from paddle_nezha._paddle import nn, paddle
 from paddle_nezha.checkpoint import (
     TIES,
@@ -147,15 +148,17 @@ class PretrainedLayer(nn.Layer):
             )
         arrays = _arrays(self.state_dict())
         config = self._config_to_save({name: array.shape for name, array in arrays.items()})
+        config.to_json_string()  # a note that cannot be written is said before anything is
         folder.mkdir(parents=True, exist_ok=True)
-        if weights == "pdparams":
-            pdparams.write(folder / PDPARAMS_NAME, arrays)
-        else:
-            # A tied weight goes into the file once, under the name of what it is tied to.
-            untied = {name: array for name, array in arrays.items() if name not in TIES}
-            safetensors.write(folder / SAFETENSORS_NAME, untied)
-        config.save_pretrained(folder)
-        _remove_others(folder, PDPARAMS_NAME if weights == "pdparams" else SAFETENSORS_NAME)
+        with alone_in(folder):
+            if weights == "pdparams":
+                pdparams.write(folder / PDPARAMS_NAME, arrays)
+            else:
+                # A tied weight goes into the file once, under the name of what it is tied to.
+                untied = {name: array for name, array in arrays.items() if name not in TIES}
+                safetensors.write(folder / SAFETENSORS_NAME, untied)
+            config.save_pretrained(folder)
+            _remove_others(folder, PDPARAMS_NAME if weights == "pdparams" else SAFETENSORS_NAME)
 
     def _config_to_save(self, shapes: "dict[str, tuple[int, ...]]") -> NeZhaConfig:
         """The config as the parameters are.

@@ -139,6 +139,9 @@ def _count(text: str) -> int:
 
 
 def main(arguments: "list[str]") -> int:
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by whoever started us: the verdict is still the exit code
+            setattr(sys, name, open(os.devnull, "w"))
     options = parser().parse_args(arguments)
     quiet_imports()
     verb = {"run": "run", "compare": "compare", "faults": "plant faults"}[options.command]
@@ -233,11 +236,10 @@ def _run(options: argparse.Namespace, command: "list[str]") -> int:
                 task, description=f"{job.kind} {Path(job.name).name} {job.head}".strip(), completed=done, total=total
             ),
         )
+    paths = reports.write_all(report, options.report) if options.report else []  # first: output may fail
     with _reader_may_leave():
         reports.show(report)
-    if options.report:
-        paths = reports.write_all(report, options.report)
-        with _reader_may_leave():
+        if paths:
             print(f"Reports: {', '.join(map(str, paths))}")
     return 0 if report.passed else 1
 

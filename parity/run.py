@@ -304,7 +304,9 @@ def _executed(jobs: "list[Job]", processes: int) -> "Generator[tuple[Job, tuple[
     # Spawned, not forked: both frameworks start threads that a fork would lose.
     pool = ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), initializer=_begin_worker)
     try:
-        yield from zip(jobs, pool.map(_run, jobs))
+        with _without_interrupts():
+            results = pool.map(_run, jobs)
+        yield from zip(jobs, results)
     except BrokenProcessPool as error:
         raise CouldNotRun(
             "a worker process ended without an answer, perhaps for lack of memory; try --jobs 1."
@@ -313,9 +315,25 @@ def _executed(jobs: "list[Job]", processes: int) -> "Generator[tuple[Job, tuple[
         for child in multiprocessing.active_children():
             if child not in others:
                 child.kill()
+        # Who is killed in the middle of an answer leaves half of it in the pipe, and the pool waits for the rest for as
+        # long as anybody could still write it: that is ourselves, who never do. No public method closes this end.
+        pool._result_queue._writer.close()  # type: ignore[attr-defined]
         raise
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+@contextlib.contextmanager
+def _without_interrupts() -> "Iterator[None]":
+    """Processes started here never see Ctrl-C, which a terminal sends to every one; it reaches us after the block."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _run(job: Job) -> "tuple[list[Row], list[str]]":
@@ -343,7 +361,7 @@ def reason(error: Exception, place: str = "") -> str:
 
 def _begin_worker() -> None:
     """Workers live no longer than the process that started them, however it ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to every process of a terminal; one is enough to act
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # where it could not be blocked
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 

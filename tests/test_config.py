@@ -467,3 +467,49 @@ def test_a_size_beyond_every_model_is_refused_before_anything_is_built(name):
 
 def test_a_cache_folder_may_be_named_as_for_models(tmp_path):
     assert NeZhaConfig.from_pretrained("nezha-base-chinese", cache_dir=tmp_path).hidden_size == 768
+
+
+@pytest.mark.parametrize(
+    "name", ["is_decoder", "add_cross_attention", "init_args", "init_class", "model_type", "to_dict"]
+)
+def test_a_note_that_would_be_read_as_something_else_is_refused(name):
+    config = NeZhaConfig()
+    with pytest.raises(AttributeError, match=name):
+        setattr(config, name, "v")
+    assert config == NeZhaConfig()
+
+
+@pytest.mark.parametrize("name", ["tie_word_embeddings", "vocab", "labels", "layers"])
+def test_a_note_is_taken_for_a_slip_only_if_it_is_nearly_a_setting(name):
+    config = NeZhaConfig()
+    setattr(config, name, True)
+    assert NeZhaConfig.from_dict(config.to_dict()) == config and config.to_dict()[name] is True
+
+
+def test_a_note_that_json_cannot_hold_is_refused_by_name_when_it_is_made_and_when_it_has_grown():
+    config = NeZhaConfig()
+    for value in (b"bytes", {1, 2}, object()):
+        with pytest.raises(ValueError, match="note 'best'.*JSON"):
+            config.best = value
+    with pytest.raises(ValueError, match="must be a dict"):
+        config.unread = None
+    config.best = []
+    config.best.append(object())
+    with pytest.raises(ValueError, match="note 'best'"):
+        config.to_json_string()
+
+
+def test_a_note_can_be_removed_and_a_setting_cannot():
+    config = NeZhaConfig()
+    config.best = 1
+    del config.best
+    assert config == NeZhaConfig()
+    with pytest.raises(AttributeError, match="hidden_size"):
+        del config.hidden_size
+
+
+def test_a_copy_has_notes_and_labels_of_its_own():
+    config = NeZhaConfig()
+    twin = copy.copy(config)
+    twin.best, twin.id2label[0] = 1, "other"
+    assert config == NeZhaConfig()

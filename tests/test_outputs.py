@@ -63,3 +63,8 @@ def test_a_mapping_can_be_rebuilt_from_its_pairs_as_tracers_do():
     made = MaskedLMOutput((name, value) for name, value in [("logits", 3), ("loss", 2)])
     assert (made.loss, made.logits, dict(made)) == (2, 3, {"loss": 2, "logits": 3})
     assert MaskedLMOutput({"logits": 3}).logits == 3
+
+
+def test_pairs_with_an_unknown_name_are_refused():
+    with pytest.raises(TypeError, match="SequenceClassifierOutput has no part 'bad'"):
+        SequenceClassifierOutput({"bad": 1})

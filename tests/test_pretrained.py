@@ -324,3 +324,53 @@ def test_threads_may_save_into_one_folder(tiny, tmp_path):
         list(pool.map(save, models))
     paddle_nezha.load(tmp_path)
     assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_saves_of_two_formats_at_once_leave_one_whole_model(build, tmp_path):
+    model = build(paddle_nezha.NeZhaModel)
+
+    def save(number):
+        for turn in range(8):
+            model.save_pretrained(tmp_path, weights=("safetensors", "pdparams")[(number + turn) % 2])
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(save, range(4)))
+    assert len(list(tmp_path.iterdir())) == 2  # the config and one file of weights
+    assert paddle_nezha.NeZhaModel.from_pretrained(tmp_path).config == model.config.from_pretrained(tmp_path)
+
+
+def test_saves_of_two_formats_by_two_processes_leave_one_whole_model(build, tmp_path):
+    build(paddle_nezha.NeZhaModel).save_pretrained(tmp_path)
+    script = (
+        "import sys, paddle_nezha\n"
+        "model = paddle_nezha.NeZhaModel.from_pretrained(sys.argv[1])\n"
+        "print('ready', flush=True); sys.stdin.read()\n"
+        "for turn in range(25): model.save_pretrained(sys.argv[1], weights=sys.argv[2])\n"
+    )
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    savers = [
+        subprocess.Popen([sys.executable, "-c", script, tmp_path, form], **pipes)
+        for form in ("safetensors", "pdparams")
+    ]
+    for saver in savers:
+        assert saver.stdout.readline() == b"ready\n"
+    for saver in savers:
+        saver.stdin.close()
+    assert [saver.wait() for saver in savers] == [0, 0]
+    for saver in savers:
+        saver.stdout.close()
+    assert len(list(tmp_path.iterdir())) == 2
+    paddle_nezha.NeZhaModel.from_pretrained(tmp_path)
+
+
+def test_a_config_that_cannot_be_written_leaves_the_folder_as_it_was(build, tmp_path):
+    model = build(paddle_nezha.NeZhaModel)
+    model.save_pretrained(tmp_path)
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    with paddle.no_grad():
+        model.embeddings.word_embeddings.weight.scale_(2.0)
+    model.config.best = []
+    model.config.best.append(object())
+    with pytest.raises(ValueError, match="note 'best'"):
+        model.save_pretrained(tmp_path)
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
