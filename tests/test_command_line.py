@@ -1,6 +1,7 @@
 """The command line: what it prints, and what it answers to the shell."""
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -318,6 +319,61 @@ def test_what_cannot_be_done_answers_2_without_a_traceback(call, tmp_path, monke
     code, out, err = call(*arguments)
     assert (code, out) == (2, "") and err.startswith("paddle-nezha: ") and message in err and "Traceback" not in err
     assert not (tmp_path / "x").exists()
+
+
+def test_an_error_is_json_where_json_was_asked_for(call, tmp_path):
+    code, out, err = call("convert", "nowhere", tmp_path / "x", "--json")
+    assert code == 2 and json.loads(out) == {"error": err.removeprefix("paddle-nezha: ").removesuffix("\n")}
+
+
+def test_json_has_no_nan(call, tmp_path):
+    changed_file(tmp_path / "x.pdparams", nan)
+    code, out, _ = call("diff", FOLDER, tmp_path / "x.pdparams", "--json")
+    assert code == 1 and json.loads(out, parse_constant=pytest.fail)["differences"]
+
+
+def test_a_name_from_a_file_cannot_write_to_the_terminal(call, tmp_path):
+    def rename(arrays):
+        arrays["\x1b[2J\nall is well"] = arrays.pop("cls.predictions.dense.bias")
+
+    changed_file(tmp_path / "x.pdparams", rename)
+    for command in (["diff", FOLDER, tmp_path / "x.pdparams"], ["verify", tmp_path / "x.pdparams"]):
+        out = "".join(call(*command)[1:])
+        assert "\x1b" not in out and "\nall is well" not in out
+
+
+def test_a_path_is_printed_on_a_terminal_that_lacks_its_letters(tmp_path):
+    folder = tmp_path / "\u6a21\u578b"
+    folder.mkdir()
+    (folder / "x.pdparams").write_bytes(WEIGHTS.read_bytes())
+    run = subprocess.run(
+        [sys.executable, "-m", "paddle_nezha", "verify", folder / "x.pdparams"],
+        env={**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONPATH": str(Path(__file__).parents[1])},
+        capture_output=True,
+    )
+    assert run.returncode == 0 and b"Traceback" not in run.stderr
+
+
+def test_what_a_killed_conversion_left_is_removed_and_what_a_running_one_makes_is_not(call, tmp_path):
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        pass
+    dead, alive = tmp_path / f".x.{ended.pid}.abc.part", tmp_path / f".x.{os.getppid()}.abc.part"
+    dead.mkdir()
+    alive.mkdir()
+    assert call("convert", FOLDER, tmp_path / "x")[0] == 0
+    assert not dead.exists() and alive.exists()
+
+
+def test_the_record_of_a_wrong_file_is_removed(call, monkeypatch, demo, home):
+    entry = registry.ENTRIES["demo"] if hasattr(registry, "ENTRIES") else None
+    assert entry is None or entry.weights.sha256 is None
+    call("fetch", "demo")
+    weights = home / "demo" / "model_state.pdparams"
+    changed_file(weights, nan)
+    record = weights.with_name(weights.name + ".sha256")
+    record.write_text(f"{sha256_of(weights)}  {weights.name}\n", encoding="utf-8")  # as if it had come like this
+    code, out, _ = call("verify", "demo")
+    assert code == 1 and "record: removed" in out and not record.exists()
 
 
 # ---- info, and where Paddle is missing

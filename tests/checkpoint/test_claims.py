@@ -2,7 +2,9 @@
 decides what turns, a path is only a path, and nothing outside the folder is read."""
 
 import dataclasses
+import json
 import os
+import shutil
 import stat
 
 import numpy as np
@@ -10,7 +12,7 @@ import pytest
 from matrix import CELLS, CONFIG, LAYOUTS, Cell, check, drawn, laid_out, named, open_folder, values, write_folder
 
 from paddle_nezha import CheckpointError, NeZhaForPretraining, NeZhaModel
-from paddle_nezha.checkpoint import DIALECTS
+from paddle_nezha.checkpoint import DIALECTS, open_checkpoint, safetensors
 
 pytest.importorskip("torch")
 
@@ -223,6 +225,28 @@ def test_a_shard_that_is_a_link_to_elsewhere_is_refused(how, tmp_path):
     (folder / FIRST).symlink_to(target)
     said = refused(folder)
     assert "was refused" in said and f"{FIRST}, a link to " in said and "lies outside its folder" in said
+
+
+def test_a_single_file_that_is_a_link_to_elsewhere_is_refused_and_opens_by_its_own_name(tmp_path):
+    folder, outside = tmp_path / "model", tmp_path / "outside"
+    write_folder(folder, HF)
+    shutil.copytree(folder, outside)
+    (folder / "pytorch_model.bin").unlink()
+    (folder / "pytorch_model.bin").symlink_to(outside / "pytorch_model.bin")
+    said = refused(folder)
+    assert "pytorch_model.bin, a link to " in said and "name the file" in said
+    NeZhaForPretraining.from_pretrained(outside)
+
+
+def test_a_file_of_very_many_tensors_and_one_of_very_many_axes_are_refused(tmp_path):
+    many = {f"t{number}": np.zeros(1, np.float32) for number in range(20_001)}
+    safetensors.write(tmp_path / "many.safetensors", many)
+    with pytest.raises(CheckpointError, match="20,001 tensors"), open_checkpoint(tmp_path / "many.safetensors"):
+        pass
+    header = json.dumps({"t": {"dtype": "F32", "shape": [1] * 33, "data_offsets": [0, 4]}}).encode()
+    (tmp_path / "axes.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(4))
+    with pytest.raises(CheckpointError, match="32"), open_checkpoint(tmp_path / "axes.safetensors"):
+        pass
 
 
 @pytest.mark.parametrize("cell", [HF, SHARDS, Cell("hf", "safetensors", "pretraining")], ids=lambda cell: cell.form)
