@@ -118,8 +118,8 @@ class PretrainedLayer(nn.Layer):
                 bfloat16_bits=opened.form == "pdparams",
                 skipped=opened.skipped,
             )
-            for name, array in account.read():
-                _set(name, parameters[name], array)
+            for name, start, rows in account.read_pieces():
+                _set(name, parameters[name], start, rows)
         except CheckpointError as error:
             raise CheckpointError(f"{opened.file}: {error}", error.account) from None
         if account.new:
@@ -182,17 +182,26 @@ class PretrainedLayer(nn.Layer):
         return config
 
 
-def _set(name: str, parameter: Any, array: np.ndarray) -> None:
-    if str(parameter.dtype).endswith(array.dtype.name):
-        parameter.set_value(array)
-        return
+def _set(name: str, parameter: Any, start: int, array: np.ndarray) -> None:
+    """Sets the rows of a parameter from `start` on, often all of them."""
+    value: Any = array
+    if not str(parameter.dtype).endswith(array.dtype.name):
+        value = _cast(name, parameter, array)
+    if tuple(array.shape) == tuple(parameter.shape):
+        parameter.set_value(value)
+    else:
+        with paddle.no_grad():
+            parameter[start : start + len(array)] = paddle.to_tensor(value) if value is array else value
+
+
+def _cast(name: str, parameter: Any, array: np.ndarray) -> Any:
     value = paddle.to_tensor(array).astype(parameter.dtype)
     if not bool(paddle.isfinite(value.astype("float32")).all()):
         raise CheckpointError(
             f"{name} holds numbers up to {np.abs(array).max():g}, which {parameter.dtype} cannot: open it with "
             f"dtype={array.dtype.name!r}."
         )
-    parameter.set_value(value)
+    return value
 
 
 def _remove_others(folder: Path, written: str) -> None:

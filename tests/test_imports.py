@@ -21,7 +21,7 @@ ALLOWED = {
     "outputs": set(),
     "layers": {"_paddle", "config"},
     "inputs": {"_paddle"},
-    "pretrained": {"_paddle", "config", "checkpoint", "hub"},
+    "pretrained": {"_files", "_paddle", "config", "checkpoint", "hub"},
     "attention": {"_paddle", "config", "relative", "layers"},
     "model": {"_paddle", "config", "inputs", "layers", "attention", "outputs", "pretrained"},
     "heads": {"_paddle", "config", "inputs", "layers", "outputs", "model"},

@@ -10,7 +10,7 @@ import numpy as np
 from .dialects import DIALECTS, Dialect, detect, dropped
 from .errors import CheckpointError, shown
 from .names import ABSOLUTE_TABLE, HEAD_PARTS, RELATIVE_TABLES, TIES, bare
-from .stored import Held, Stored, Turned, Widened, same_values
+from .stored import Held, Stored, Turned, Widened, pieces, same_values
 
 # Of each kind of problem: more than the largest real model has tensors.
 _LISTED = 1000
@@ -50,14 +50,32 @@ class Account:
         Raises:
             CheckpointError: after the last one, if numbers were not finite; the message lists all of those.
         """
-        seen: set[int] = set()
+        for name, tensor in self._once().items():
+            array = tensor.read()
+            self._look_at(name, array)
+            yield name, array
+        self._end()
+
+    def read_pieces(self) -> Iterator[tuple[str, int, np.ndarray]]:
+        """As `read`, but large tensors come some rows at a time: name, number of the first row, rows."""
+        for name, tensor in self._once().items():
+            for start, rows in pieces(tensor):
+                self._look_at(name, rows)
+                yield name, start, rows
+        self._end()
+
+    def _once(self) -> "dict[str, Stored]":
+        first: "dict[int, str]" = {}
         for name, tensor in self.tensors.items():
-            if id(tensor) not in seen:
-                seen.add(id(tensor))
-                array = tensor.read()
-                if array.size and not np.isfinite([array.min(), array.max()]).all():  # NaN passes through both
-                    self.not_finite.append(name)
-                yield name, array
+            first.setdefault(id(tensor), name)
+        return {name: self.tensors[name] for name in first.values()}
+
+    def _look_at(self, name: str, array: np.ndarray) -> None:
+        if array.size and not np.isfinite([array.min(), array.max()]).all():  # NaN passes through both
+            if name not in self.not_finite:
+                self.not_finite.append(name)
+
+    def _end(self) -> None:
         if self.not_finite:
             raise CheckpointError(_message(self), self)
 

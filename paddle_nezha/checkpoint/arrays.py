@@ -77,6 +77,21 @@ class StoredArray(Stateful):
     def _needs(self) -> str:
         return f"an array of shape {list(self.shape)} and dtype {self.dtype} needs {self.nbytes} bytes"
 
+    @property
+    def in_rows(self) -> bool:
+        """Whether `read_rows` can be asked: the rows lie one after another in the file, and byte for byte."""
+        whole = isinstance(self._data, Span) and self._data.form is not Form.LATIN1
+        return whole and self._order == "C" and len(self.shape) > 1
+
+    def read_rows(self, start: int, stop: int) -> np.ndarray:
+        """Rows from `start` to before `stop`, as `read` gives them."""
+        assert isinstance(self._data, Span)
+        row = math.prod(self.shape[1:]) * self.dtype.itemsize
+        flat = np.empty((stop - start) * row, np.uint8)
+        self._data._replace(offset=self._data.offset + start * row, length=flat.size).copy_to(flat)
+        rows = flat.view(self.dtype).reshape(stop - start, *self.shape[1:])
+        return np.asarray(rows, dtype=self.dtype.newbyteorder("="))
+
     def read(self) -> np.ndarray:
         """The array itself: C order, native byte order, writable, its memory its own."""
         flat = np.empty(self.nbytes, np.uint8)

@@ -173,13 +173,26 @@ class StoredTensor:
     _offset: int
     _length: int
 
+    @property
+    def in_rows(self) -> bool:
+        """Whether `read_rows` can be asked."""
+        return len(self.shape) > 1
+
+    def read_rows(self, start: int, stop: int) -> np.ndarray:
+        """Rows from `start` to before `stop`, as `read` gives them."""
+        row = self._length // self.shape[0]
+        return self._read(start * row, (stop - start) * row).reshape(stop - start, *self.shape[1:])
+
     def read(self) -> np.ndarray:
         """The numbers: an array of its own."""
-        content = np.empty(self._length, np.uint8)
-        Span(self._source, self._offset, self._length, Form.BYTES).copy_to(content)
+        return self._read(0, self._length).reshape(self.shape)
+
+    def _read(self, start: int, length: int) -> np.ndarray:
+        content = np.empty(length, np.uint8)
+        Span(self._source, self._offset + start, length, Form.BYTES).copy_to(content)
         if self.stored == "BF16":
-            return widened(content.view("<u2")).reshape(self.shape)
-        return content.view(self.dtype.newbyteorder("<")).astype(self.dtype, copy=False).reshape(self.shape)
+            return widened(content.view("<u2"))
+        return content.view(self.dtype.newbyteorder("<")).astype(self.dtype, copy=False)
 
 
 def _open_one(path: Path, stack: ExitStack) -> dict[str, StoredTensor]:

@@ -4,6 +4,8 @@ So a checkpoint is understood, and refused if need be, before its bytes are touc
 tensor: opening one never takes much more memory than its largest tensor beyond the result.
 """
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -24,6 +26,22 @@ class Stored(Protocol):
 
     def read(self) -> np.ndarray:
         """The numbers: an array of its own, in C order and native byte order."""
+
+
+_LARGE, _PIECE = 1 << 24, 1 << 21  # bytes
+
+
+def pieces(tensor: Stored) -> Iterator[tuple[int, np.ndarray]]:
+    """All rows of a tensor with the number of the first, a few MiB at a time where its file can be read so: the word
+    table is a sixth of the model and would be in memory twice."""
+    nbytes = math.prod(tensor.shape) * tensor.dtype.itemsize
+    if nbytes <= _LARGE or not getattr(tensor, "in_rows", False):
+        yield 0, tensor.read()
+        return
+    rows = tensor.shape[0]
+    step = max(1, _PIECE * rows // nbytes)
+    for start in range(0, rows, step):
+        yield start, tensor.read_rows(start, min(start + step, rows))  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import pytest
 from matrix import CELLS, CONFIG, LAYOUTS, Cell, check, drawn, laid_out, named, open_folder, values, write_folder
 
 from paddle_nezha import CheckpointError, NeZhaForPretraining, NeZhaModel
-from paddle_nezha.checkpoint import DIALECTS, open_checkpoint, safetensors
+from paddle_nezha.checkpoint import DIALECTS, open_checkpoint, safetensors, stored
 
 pytest.importorskip("torch")
 
@@ -269,3 +269,19 @@ def test_a_shard_that_is_not_there_is_named(tmp_path):
     (tmp_path / FIRST).unlink()
     with pytest.raises((FileNotFoundError, CheckpointError), match=FIRST):
         NeZhaForPretraining.from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize("form", ["pdparams", "safetensors"])
+def test_a_large_table_comes_in_rows_and_is_the_same(form, tmp_path, monkeypatch):
+    cell = Cell("paddlenlp" if form == "pdparams" else "hf", form, "pretraining")
+    write_folder(tmp_path, cell)
+    whole = NeZhaForPretraining.from_pretrained(tmp_path).state_dict()
+    monkeypatch.setattr(stored, "_LARGE", 64)
+    monkeypatch.setattr(stored, "_PIECE", 1000)
+    with open_checkpoint(tmp_path) as opened:
+        table = next(tensor for name, tensor in opened.tensors.items() if name.endswith("word_embeddings.weight"))
+        parts = list(stored.pieces(table))
+        assert len(parts) > 2 and np.array_equal(np.concatenate([rows for _, rows in parts]), table.read())
+    for dtype in ("float32", "float64"):
+        in_rows = NeZhaForPretraining.from_pretrained(tmp_path, dtype=dtype).state_dict()
+        assert all(np.array_equal(in_rows[name].numpy(), value.numpy()) for name, value in whole.items())

@@ -378,12 +378,17 @@ def _wait_until(condition):
         time.sleep(0.05)
 
 
+def _heed_interrupts():
+    """What a shell starts with & ignores Ctrl-C, and so would all that it starts."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @linux_only
 @pytest.mark.parametrize("number, code", [("SIGTERM", 143), ("SIGINT", 130), ("SIGKILL", -9)])
 def test_a_stopped_run_leaves_no_process_behind(number, code):
     command = [sys.executable, "-m", "parity", "run", "--jobs", "2"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    run = subprocess.Popen(command, cwd=ROOT, start_new_session=True, **pipes)
+    run = subprocess.Popen(command, cwd=ROOT, start_new_session=True, preexec_fn=_heed_interrupts, **pipes)
     started = set()
     try:
         _wait_until(lambda: sum(map(_is_working, _descendants(run.pid))) == 2)
