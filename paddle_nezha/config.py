@@ -513,8 +513,8 @@ def _config_file(folder: Path) -> Path:
             return folder / name
     if folder.is_dir():
         raise FileNotFoundError(
-            f"No config in {folder}: looked for {', '.join(names)}. Put the checkpoint's config there. The folder "
-            f"holds {listing(folder)}."
+            f"No config in {folder}: looked for {', '.join(names)}. Put the checkpoint's config there (or, to "
+            f"convert, name it with --config). The folder holds {listing(folder)}."
         )
     if str(folder) in HISTORICAL_NAMES:
         raise FileNotFoundError(f"{str(folder)!r} names no file: {HISTORICAL_NAMES[str(folder)]}")

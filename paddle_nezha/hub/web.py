@@ -12,7 +12,10 @@ from .errors import FetchError
 
 def refuse_insecure(url: str, source: str) -> None:
     """https only; plain http on this very machine, for tests and local mirrors, unless it is a step down."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise FetchError(f"{url!r} is no address ({error}): write https://HOST/PATH.") from None
     if parts.scheme == "https":
         return
     if parts.scheme == "http" and _is_loopback(parts.hostname or "") and urlsplit(source).scheme == "http":

@@ -516,3 +516,8 @@ def test_no_framework_is_imported():
     code = "import sys, paddle_nezha.hub; print(sorted({'paddle', 'torch', 'tokenizers'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout == "[]\n", done.stderr
+
+
+def test_a_mirror_that_is_no_address(toy, tmp_path):
+    with pytest.raises(FetchError, match=r"is no address \(.*write https://HOST/PATH"):
+        fetch("toy", mirror="https://[bad", cache_dir=tmp_path)
