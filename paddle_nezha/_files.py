@@ -44,8 +44,8 @@ _one_thread = threading.RLock()
 def alone_in(folder: PathLike) -> "Iterator[None]":
     """Within the block no other thread or process is in a block of the same folder; they wait. It leaves no file.
 
-    Between processes this needs a system that locks folders (not Windows, not every network file system); elsewhere it
-    holds between threads.
+    Between processes this needs a system that locks folders (not Windows, not every network file system). Threads wait
+    for each other whatever the folder.
     """
     with _one_thread:
         try:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 from paddle_nezha import __version__
+from paddle_nezha._streams import discard_output, open_closed_streams
 from paddle_nezha.checkpoint import DIALECTS, HEADS, CheckpointError
 from paddle_nezha.checkpoint.compare import compare_checkpoints
 from paddle_nezha.checkpoint.convert import TARGETS, convert
@@ -38,9 +39,7 @@ _PACKAGES = ("numpy", "safetensors", "tokenizers", "paddlepaddle", "paddlepaddle
 
 def main(arguments: "Optional[list[str]]" = None) -> int:
     """Runs one command and gives its exit code."""
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed by whoever started us: what was done is still said by the exit code
-            setattr(sys, name, open(os.devnull, "w"))
+    open_closed_streams()
     options = parser().parse_args(arguments)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a path is printed on any terminal, spelled out if need be
@@ -55,7 +54,7 @@ def main(arguments: "Optional[list[str]]" = None) -> int:
     except CheckpointError as error:
         return _fail(error, WRONG if options.run in (_fetch, _verify) else COULD_NOT, options.json)
     except BrokenPipeError:  # the reader has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_output()
         return DONE
     except (ValueError, OSError) as error:
         return _fail(error, COULD_NOT, options.json)

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from paddle_nezha._streams import discard_output, open_closed_streams
 from parity.device import quiet_imports
 from parity.result import Report
 from parity.run import LEAST_TEXTS, CouldNotRun, Options, judge, reason
@@ -139,9 +140,7 @@ def _count(text: str) -> int:
 
 
 def main(arguments: "list[str]") -> int:
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed by whoever started us: the verdict is still the exit code
-            setattr(sys, name, open(os.devnull, "w"))
+    open_closed_streams()
     options = parser().parse_args(arguments)
     quiet_imports()
     verb = {"run": "run", "compare": "compare", "faults": "plant faults"}[options.command]
@@ -160,8 +159,8 @@ def main(arguments: "list[str]") -> int:
         print(f"parity could not {verb}: {reason(error)}", file=sys.stderr)
         try:
             sys.stdout.flush()
-        except OSError:  # a full disk; Python would try once more at the very end, and exit by a code of its own
-            _discard_output()
+        except OSError:  # a full disk
+            discard_output()
         return 2
 
 
@@ -195,13 +194,7 @@ def _reader_may_leave() -> "Iterator[None]":
         yield
         sys.stdout.flush()
     except (BrokenPipeError, SystemExit):
-        _discard_output()
-
-
-def _discard_output() -> None:
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
+        discard_output()
 
 
 def _run(options: argparse.Namespace, command: "list[str]") -> int:

@@ -18,6 +18,7 @@ ALLOWED = {
     "checkpoint": {"_files", "config"},
     "hub": {"_files", "config", "checkpoint"},
     "tokenizer": {"_files", "_paddle", "config", "hub"},
+    "_streams": set(),
     "outputs": set(),
     "layers": {"_paddle", "config"},
     "inputs": {"_paddle"},
@@ -27,7 +28,7 @@ ALLOWED = {
     "heads": {"_paddle", "config", "inputs", "layers", "outputs", "model"},
     "behaviour": {"_paddle", "auto", "checkpoint"},
     "verification": {"config", "checkpoint", "hub", "behaviour"},
-    "cli": {"_paddle", "attention", "checkpoint", "hub", "verification"},
+    "cli": {"_paddle", "_streams", "attention", "checkpoint", "hub", "verification"},
     "__main__": {"cli"},
     "auto": {"config", "checkpoint", "hub", "pretrained", "model", "heads"},
 }
