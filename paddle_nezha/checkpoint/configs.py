@@ -6,7 +6,7 @@ nothing here reads, since elsewhere it may mean something (`quantization_config`
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..config import CONFIG_NAME, HUAWEI_CONFIG_NAME, NeZhaConfig
@@ -88,6 +88,14 @@ class Schema:
     classes: Mapping[str, str] = field(default_factory=dict)
 
 
+_HF = Schema(
+    CONFIG_NAME,
+    _HF_KEYS,
+    _LIBRARY_ACTIVATIONS,
+    constants={"model_type": "nezha"},
+    prefix="Nezha",
+    span_outputs_are_labels=True,
+)
 SCHEMAS: Mapping[str, Schema] = {
     "paddlenlp": Schema(
         CONFIG_NAME,
@@ -98,28 +106,14 @@ SCHEMAS: Mapping[str, Schema] = {
         prefix="NeZha",
         classes={"pretraining": "NeZhaForPretraining"},
     ),
-    "hf": Schema(
-        CONFIG_NAME,
-        _HF_KEYS,
-        _LIBRARY_ACTIVATIONS,
-        constants={"model_type": "nezha"},
-        prefix="Nezha",
-        span_outputs_are_labels=True,
-    ),
+    "hf": _HF,
     "huawei": Schema(
         HUAWEI_CONFIG_NAME,
         (*_SIZES, *_RELATIVE, "layer_norm_eps"),
         {"gelu": "gelu", "gelu_python": "gelu", "relu": "relu", "swish": "swish", "silu": "swish"},
         encodings=("functional_relative", "absolute"),
     ),
-    "nezha_chinese_pytorch": Schema(
-        CONFIG_NAME,
-        _HF_KEYS,
-        _LIBRARY_ACTIVATIONS,
-        constants={"model_type": "nezha"},
-        prefix="NeZha",
-        span_outputs_are_labels=True,
-    ),
+    "nezha_chinese_pytorch": replace(_HF, prefix="NeZha"),  # the same keys, other class names
     "bert4torch": Schema(
         CONFIG_NAME,
         (*_SIZES, *_RELATIVE, "layer_norm_eps", "pad_token_id"),
