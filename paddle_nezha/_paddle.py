@@ -2,7 +2,7 @@
 
 import warnings
 import zlib  # noqa: F401  Paddle 2.6.2 exports its own zlib: whoever imports the real one later crashes.
-from typing import Optional
+from typing import Any, Optional
 
 import numpy as np
 
@@ -33,10 +33,12 @@ __all__ = [
     "constant",
     "is_eager",
     "known_sizes",
+    "load_operators",
     "nn",
     "paddle",
     "place_name",
     "plain_python",
+    "run_operator",
     "scaled",
     "sizes",
     "traced_whole",
@@ -108,3 +110,30 @@ def place_name(tensor: Tensor) -> str:
 def values_can_be_read(tensor: Tensor) -> bool:
     """Whether looking at a tensor's values is free: eager mode on a CPU. On a GPU it would be a synchronisation."""
     return is_eager() and tensor.place.is_cpu_place()
+
+
+def load_operators(library: str) -> None:
+    """Registers the custom operators of a library with Paddle."""
+    paddle.utils.cpp_extension.load_op_meta_info_and_register_op(library)
+
+
+@plain_python
+def run_operator(
+    name: str, inputs: "dict[str, Optional[Tensor]]", settings: "dict[str, Any]", outputs: "tuple[str, ...]"
+) -> "list[Tensor]":
+    """Runs a registered custom operator, or adds it to the graph that is traced.
+
+    Args:
+        inputs: by the operator's names in their order; one that may be None ends in "@OPTIONAL", Paddle's own mark.
+        settings: its attributes, likewise.
+        outputs: the names of what it returns.
+    """
+    if is_eager() or getattr(paddle.framework, "in_dynamic_or_pir_mode", is_eager)():
+        run = getattr(paddle._C_ops, "_run_custom_op", None) or paddle.base.core.eager._run_custom_op
+        return list(run(name, *inputs.values(), *settings.values()))
+    helper = paddle.base.layer_helper.LayerHelper(name)
+    # The type given here is replaced by what the operator infers.
+    made = {output: helper.create_variable_for_type_inference(dtype="float32") for output in outputs}
+    present = {key: tensor for key, tensor in inputs.items() if tensor is not None}
+    helper.append_op(type=name, inputs=present, outputs=made, attrs=settings)
+    return list(made.values())

@@ -1,306 +1,125 @@
-"""Attention with relative positions, in the exact forms that plain Paddle operations can do fast.
+"""The attention layer, and the choice of the form that computes it.
 
-With q, k, v [B, H, L, D], the table A [R, D] and the distance d = t - f of key t from query f:
-
-    scores   s_ft = q_f . (k_t + A[row(d)]) / sqrt(D)
-    context  c_f  = sum_t softmax(s + mask)_ft (v_t + A[row(d)])
-
-Neither term needs A gathered to [F, T, D]. The rows that a block of queries can meet lie side by side, one for each
-distance: E [F + T, D]. So ``q E^T`` [F, F + T] holds every score the table gives, one column per distance, and
-moving each row one step further than the row above it (`skew`, Huang et al. 2018, arXiv 1809.04281) turns distances
-into keys.
-The value side is the transpose: `unskew` the probabilities, then multiply by E.
-
-Two forms, one arithmetic (`attention_form` chooses):
-
-* `dense`: all queries at once through autograd. It returns the probabilities and is the form that can be traced.
-* `blocked`: a block of queries at a time with a backward of its own, which computes the probabilities of long inputs
-  again. Without dropout memory then grows with L, not with L x L.
+* `operator`: the one in C++ (`paddle_nezha.operator`), wherever it can run: eager mode on a processor, float32 or
+  float64, masks of keys. Fastest, and its memory grows with L.
+* `blocked`, `dense`: plain Paddle operations (`paddle_nezha.native`): on GPUs, in traced graphs, for masks of pairs,
+  where probabilities are asked for, and where no compiler is.
 """
 
-import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import lru_cache
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Optional
 
-from paddle_nezha._paddle import F, Tensor, constant, is_eager, nn, paddle, place_name, scaled, sizes, traced_whole
+from paddle_nezha import operator
+from paddle_nezha._paddle import F, Tensor, is_eager, nn, paddle, plain_python, traced_whole
 from paddle_nezha.config import NeZhaConfig
 from paddle_nezha.layers import embedding, layer_norm, linear
-from paddle_nezha.relative import relative_table
+from paddle_nezha.native import relative_attention, table_like
+from paddle_nezha.padding import Sequences
 
-# Scores of one block: large enough for efficient products, small enough to stay near the processor.
-_BLOCK_ELEMENTS = 1 << 19
-_SMALLEST_BLOCK = 32
-# Up to here (16 MiB a layer in float32) probabilities are kept for the backward; beyond, computed again.
-_KEPT_ELEMENTS = 1 << 22
-
-
-# ---- the table, by distance
+FORMS = ("operator", "blocked", "dense")
+FORM_VARIABLE = "PADDLE_NEZHA_ATTENTION"
+_CHOICES = (*FORMS, "native")
+_forced: "ContextVar[Optional[str]]" = ContextVar("forced", default=None)
 
 
-@lru_cache(maxsize=16)
-def _eager_table(max_relative_position: int, head_size: int, dtype: str, place: str) -> Tensor:
-    return constant(relative_table(max_relative_position, head_size), dtype, place)
+# ---- the choice
 
 
-def table_like(tensor: Tensor, config: NeZhaConfig) -> Tensor:
-    """The sinusoid table [R, D] in a tensor's dtype and place.
-
-    Made from float64 on demand and shared by all layers: as a buffer it would be rounded to float32 for good, be
-    written into checkpoints and sit on the wrong device after a move.
-    """
-    dtype = str(tensor.dtype).rsplit(".", 1)[-1]
-    if is_eager():
-        return _eager_table(config.max_relative_position, config.head_size, dtype, place_name(tensor))
-    return constant(relative_table(config.max_relative_position, config.head_size), dtype)
-
-
-def by_distance(table: Tensor, first_query: int, queries: int, keys: int) -> Tensor:
-    """E [F + T, D]: the table's rows for the distances -(first_query + F) .. T - first_query - 1.
-
-    The first distance is never met; it makes rows of one query ordinary (no special case at F = 1).
-    """
-    m = (table.shape[0] - 1) // 2
-    distance = paddle.arange(-first_query - queries, keys - first_query, dtype="int64")
-    # Clipped from 0: Paddle Inference's oneDNN pass drops the clip of a difference that is clipped to -m .. m.
-    return paddle.gather(table, paddle.clip(distance + m, 0, 2 * m))
-
-
-def skew(by_distance: Tensor, keys: int) -> Tensor:
-    """[B, H, F, F + T], one column per distance, to [B, H, F, T], one column per key."""
-    _, _, queries, _ = sizes(by_distance)
-    flat = _after(by_distance.reshape([0, 0, -1]), queries)
-    return _before(flat.reshape([0, 0, queries, -1]), keys)
-
-
-def unskew(by_key: Tensor) -> Tensor:
-    """[B, H, F, T], one column per key, to [B, H, F, F + T], one column per distance; the transpose of `skew`."""
-    batch, heads, queries, _ = sizes(by_key)
-    wide = paddle.concat([by_key, paddle.zeros([batch, heads, queries, queries - 1], by_key.dtype)], -1)
-    flat = paddle.concat([paddle.zeros([batch, heads, queries], by_key.dtype), wide.reshape([0, 0, -1])], -1)
-    return flat.reshape([0, 0, queries, -1])
-
-
-def _after(x: Tensor, start: int) -> Tensor:
-    # Eager slices are strided views that cost ten times a contiguous copy on a CPU; `crop` copies.
-    return paddle.crop(x, [-1, -1, x.shape[-1] - start], [0, 0, start]) if is_eager() else x[:, :, start:]
-
-
-def _before(x: Tensor, end: int) -> Tensor:
-    return paddle.crop(x, [-1, -1, -1, end], [0, 0, 0, 0]) if is_eager() else x[:, :, :, :end]
-
-
-def _add(total: Tensor, term: Tensor) -> Tensor:
-    return total.add_(term) if is_eager() else total + term
-
-
-# ---- the three steps of attention
-
-
-def relative_scores(query: Tensor, key: Tensor, positions: Optional[Tensor]) -> Tensor:
-    """Scores before the mask.
+@contextmanager
+def using_form(form: Optional[str]) -> "Iterator[None]":
+    """Within the block attention is computed in this form, whatever would be chosen.
 
     Args:
-        query: [B, H, F, D]. key: [B, H, T, D].
-        positions: E [F + T, D] of `by_distance`; None leaves the relative term out (BERT).
+        form: "operator" (in traced graphs too; an error where it cannot run), "blocked", "dense", or "native" for
+            either of these two. A call that a native form cannot serve takes the other. None leaves the choice free.
 
-    Returns:
-        [B, H, F, T].
+    Raises:
+        ValueError: another name.
     """
-    return _products(scaled(query, 1.0 / math.sqrt(query.shape[-1])), key, positions)
+    token = _forced.set(None if form is None else _known(form, "form"))
+    try:
+        yield
+    finally:
+        _forced.reset(token)
 
 
-def _products(query: Tensor, key: Tensor, positions: Optional[Tensor]) -> Tensor:
-    """``q_f . (k_t + A[row(d)])`` for every pair: [B, H, F, T]."""
-    products = paddle.matmul(query, key, transpose_y=True)
-    if positions is None:
-        return products
-    return _add(products, skew(paddle.matmul(query, positions, transpose_y=True), sizes(key)[2]))
-
-
-def masked_softmax(scores: Tensor, visible: Optional[Tensor]) -> Tensor:
-    """Probabilities over the visible keys: exactly 0 elsewhere, all 0 for a query that sees no key.
-
-    Args:
-        scores: [B, H, F, T].
-        visible: bool, broadcastable to the scores; None is all visible.
-
-    Returns:
-        [B, H, F, T].
-    """
-    if visible is None:
-        return F.softmax(scores, axis=-1)
-    keep = visible.astype(scores.dtype)
-    far_below = 6e4 if scores.dtype == paddle.float16 else 1e30
-    # The product makes hidden keys exactly 0: Paddle's softmax lets nothing fall below exp(-64).
-    return F.softmax(_add(scores, (keep - 1.0) * far_below), axis=-1) * keep
-
-
-def relative_context(probs: Tensor, value: Tensor, positions: Optional[Tensor]) -> Tensor:
-    """Values and their relative rows, weighed by the probabilities: [B, H, F, D]."""
-    context = paddle.matmul(probs, value)
-    return context if positions is None else _add(context, paddle.matmul(unskew(probs), positions))
-
-
-# ---- the forms
-
-
-def attention_form(table: Optional[Tensor], want_probs: bool) -> str:
-    """The one place where the form is chosen: "dense" or "blocked".
-
-    A traced graph has no Python loop over an open length, learned tables want autograd, and whoever asks for the
-    probabilities gets them from the form that makes them.
-    """
-    learned = table is not None and not table.stop_gradient
-    return "dense" if want_probs or learned or not is_eager() else "blocked"
-
-
-def relative_attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    key_table: Optional[Tensor] = None,
-    value_table: Optional[Tensor] = None,
-    visible: Optional[Tensor] = None,
-    dropout: float = 0.0,
-    want_probs: bool = False,
-) -> "tuple[Tensor, Optional[Tensor]]":
-    """Attention with a relative term on keys and values, any length.
-
-    Args:
-        query, key, value: [B, H, L, D], one floating dtype.
-        key_table, value_table: [R, D] each; None for both is plain attention. NeZha gives one table twice.
-        visible: bool [B, 1 or H, 1 or L, L]; None is all visible.
-        dropout: probability with which an attention probability is dropped; what remains weighs values and table alike.
-        want_probs: also return the probabilities (before dropout).
-
-    Returns:
-        context [B, H, L, D], and the probabilities [B, H, L, L] or None.
-    """
-    if attention_form(key_table, want_probs) == "blocked":
-        fixed = _Fixed(key_table, value_table, visible, dropout)
-        # One input in place of three: Paddle cannot leave one of several out when few parameters are asked for.
-        context = _BlockedAttention.apply(paddle.stack([query, key, value]), fixed)
-        if not context.stop_gradient:
-            context.register_hook(_only_once())
-        return context, None
-    _, _, length, _ = sizes(query)
-    key_positions = None if key_table is None else by_distance(key_table, 0, length, length)
-    value_positions = None if value_table is None else by_distance(value_table, 0, length, length)
-    probs = masked_softmax(relative_scores(query, key, key_positions), visible)
-    kept = F.dropout(probs, dropout) if dropout else probs
-    return relative_context(kept, value, value_positions), probs if want_probs else None
-
-
-def _only_once() -> "Callable[[Tensor], None]":
-    """A gradient hook that makes an error of a second backward, in which a PyLayer of Paddle crashes the process."""
-    passes: "list[bool]" = []
-
-    def check(grad: Tensor) -> None:
-        if passes:
-            raise RuntimeError(
-                "A second backward through the same forward (retain_graph=True) is not possible in the blocked form of "
-                "attention: add the losses up and call backward once, or call the model with output_attentions=True, "
-                "whose form allows it."
-            )
-        passes.append(True)
-
-    return check
-
-
-@dataclass(frozen=True)
-class _Fixed:
-    """What a blocked attention reads but has no gradient for (a PyLayer owes one for each tensor handed to it bare)."""
-
-    key_table: Optional[Tensor]
-    value_table: Optional[Tensor]
-    visible: Optional[Tensor]
-    dropout: float
-
-
-class _BlockedAttention(paddle.autograd.PyLayer):
-    """The same arithmetic a block of queries at a time, with a backward of its own."""
-
-    @staticmethod
-    def forward(ctx, packed: Tensor, fixed: _Fixed) -> Tensor:
-        query, key, value = packed.unbind(0)
-        kept, contexts, factors = [], [], []
-        small = math.prod(query.shape[:3]) * key.shape[2] <= _KEPT_ELEMENTS
-        for block in _blocks(query, key, fixed):
-            probs = block.probs()
-            if small:
-                kept.append(probs)
-            if fixed.dropout:
-                # One byte each: True where a probability survives.
-                factors.append(paddle.rand(probs.shape, "float32") >= fixed.dropout)
-                probs = probs * block.dropout_factor(factors[-1])
-            contexts.append(relative_context(probs, value, block.value_positions))
-        ctx.save_for_backward(packed)
-        ctx.fixed, ctx.factors, ctx.kept = fixed, factors, kept
-        return _join(contexts)
-
-    @staticmethod
-    def backward(ctx, grad: Tensor) -> Tensor:
-        (packed,) = ctx.saved_tensor()
-        query, key, value = packed.unbind(0)
-        scale = 1.0 / math.sqrt(query.shape[-1])
-        # Row sums as products: Paddle's `sum` adds one number after another, and here the rest is small.
-        ones = paddle.ones([key.shape[2], 1], key.dtype)
-        grad_queries, grad_key, grad_value = [], paddle.zeros_like(key), paddle.zeros_like(value)
-        for index, block in enumerate(_blocks(query, key, ctx.fixed)):
-            grad_context = block.rows(grad)
-            probs = ctx.kept[index] if ctx.kept else block.probs()
-            # Scores again, with the context's gradient as the query and the values as the keys.
-            grad_probs = _products(grad_context, value, block.value_positions)
-            weights = probs
-            if ctx.fixed.dropout:
-                factor = block.dropout_factor(ctx.factors[index])
-                weights, grad_probs = probs * factor, grad_probs * factor
-            grad_value = _accumulate(grad_value, paddle.matmul(weights, grad_context, transpose_x=True))
-            grad_scores = grad_probs.subtract_(paddle.matmul(grad_probs * probs, ones)).multiply_(probs)
-            grad_queries.append(relative_context(grad_scores, key, block.key_positions))
-            grad_key = _accumulate(grad_key, paddle.matmul(grad_scores, block.query, transpose_x=True))
-        return paddle.stack([_join(grad_queries) * scale, grad_key * scale, grad_value])
-
-
-def _accumulate(total: Tensor, term: Tensor) -> Tensor:
-    return total.add_(term)
-
-
-def _join(blocks: "list[Tensor]") -> Tensor:
-    return blocks[0] if len(blocks) == 1 else paddle.concat(blocks, 2)
-
-
-def _blocks(query: Tensor, key: Tensor, fixed: _Fixed) -> "Iterator[_Block]":
-    batch, heads, length, _ = query.shape
-    rows = max(_SMALLEST_BLOCK, _BLOCK_ELEMENTS // max(1, batch * heads * length))
-    for start in range(0, length, rows):
-        yield _Block(query, key, fixed, start, min(start + rows, length))
-
-
-class _Block:
-    """The queries `start` .. `end` of an attention, against all its keys."""
-
-    def __init__(self, query: Tensor, key: Tensor, fixed: _Fixed, start: int, end: int):
-        self.start, self.end = start, end
-        self.query, self.key, self.fixed = self.rows(query), key, fixed
-        visible, length = fixed.visible, key.shape[2]
-        self.visible = visible if visible is None or visible.shape[2] == 1 else self.rows(visible)
-        self.key_positions, self.value_positions = (
-            None if table is None else by_distance(table, start, end - start, length)
-            for table in (fixed.key_table, fixed.value_table)
+def _known(form: str, what: str) -> str:
+    if form not in _CHOICES:
+        raise ValueError(
+            f"{what} must be one of {', '.join(_CHOICES)}, but is {form!r}: leave it out to let it be chosen."
         )
+    return form
 
-    def rows(self, x: Tensor) -> Tensor:
-        """This block's part [B, H, F, …] of a tensor over all queries."""
-        return x if self.end - self.start == x.shape[2] else x[:, :, self.start : self.end]
 
-    def probs(self) -> Tensor:
-        return masked_softmax(relative_scores(self.query, self.key, self.key_positions), self.visible)
+@plain_python
+def forced_form() -> Optional[str]:
+    """The form that `using_form` or PADDLE_NEZHA_ATTENTION asks for, or None."""
+    form, named = _forced.get(), os.environ.get(FORM_VARIABLE, "")
+    return form or (_known(named, FORM_VARIABLE) if named else None)
 
-    def dropout_factor(self, survives: Tensor) -> Tensor:
-        return survives.astype(self.query.dtype) * (1.0 / (1.0 - self.fixed.dropout))
+
+@plain_python
+def why_not_operator(like: Tensor, head_size: int, visible: Optional[Tensor], want_probs: bool) -> Optional[str]:
+    """What keeps the operator from computing an attention, or None if it can.
+
+    Args:
+        like: a tensor of the dtype and place that it computes in.
+        visible: as in `NeZhaAttention.forward`.
+    """
+    if want_probs:
+        return "output_attentions asks for probabilities, which it never makes whole"
+    if visible is not None and not (visible.shape[1] == 1 and visible.shape[2] == 1):
+        return "the mask is one of pairs of positions, not of keys"
+    if not operator.fits(like.dtype, head_size):
+        return f"it computes in float32 and float64 with heads of at most 256, not {like.dtype} with {head_size}"
+    if is_eager() and not like.place.is_cpu_place():
+        return f"it runs on processors, and the model is on {like.place}"
+    return operator.unavailable()
+
+
+@plain_python
+def attention_form(like: Tensor, head_size: int, visible: Optional[Tensor], want_probs: bool) -> str:
+    """The form of one attention; arguments as in `why_not_operator`. The one place where it is chosen.
+
+    Raises:
+        OperatorError: the operator was asked for by name, and is not to be had here.
+    """
+    forced = forced_form()
+    if forced in ("native", "dense", "blocked") or (forced is None and not is_eager()):
+        return forced or "native"
+    reason = why_not_operator(like, head_size, visible, want_probs)
+    if reason is None:
+        return "operator"
+    if forced == "operator" and reason == operator.unavailable():
+        raise operator.OperatorError(f"The attention operator was asked for, but cannot run: {reason}.")
+    return "native"
+
+
+# ---- query, key and value as one product
+
+
+def _projected(hidden_states: Tensor, layers: "tuple[nn.Linear, ...]") -> Tensor:
+    """[..., N] to [..., 3N]: what query, key and value give, side by side.
+
+    The weights are joined at each call. Kept, they could not be known to be fresh: Paddle counts no change that an
+    optimizer, `set_value` or `set_state_dict` makes (`inplace_version` stays, measured on 2.6.2 and 3.3.1).
+    """
+    if not all(_is_plain(layer) for layer in layers):  # wrapped, adapted or observed: let them do it themselves
+        return paddle.concat([layer(hidden_states) for layer in layers], -1)
+    return F.linear(hidden_states, *_join(layers))
+
+
+def _join(layers: "tuple[nn.Linear, ...]") -> "tuple[Tensor, Tensor]":
+    return paddle.concat([layer.weight for layer in layers], 1), paddle.concat([layer.bias for layer in layers])
+
+
+def _is_plain(layer: nn.Layer) -> bool:
+    return type(layer) is nn.Linear and not (
+        layer._forward_pre_hooks or layer._forward_post_hooks or layer.bias is None
+    )
 
 
 # ---- the layer
@@ -329,29 +148,74 @@ class NeZhaAttention(nn.Layer):
         self.output_dropout = nn.Dropout(config.hidden_dropout_prob)
 
     def forward(
-        self, hidden_states: Tensor, visible: Optional[Tensor] = None, output_attentions: bool = False
+        self,
+        hidden_states: Tensor,
+        visible: Optional[Tensor] = None,
+        output_attentions: bool = False,
+        sequences: Optional[Sequences] = None,
     ) -> "tuple[Tensor, Optional[Tensor]]":
         """
         Args:
-            hidden_states: [B, L, N].
+            hidden_states: [B, L, N], or [tokens, N] of sequences without their padding.
             visible: bool [B, 1 or H, 1 or L, L], True where a query (third axis) may see a key (fourth); None is all.
             output_attentions: also return the probabilities.
+            sequences: where the tokens belong, with [tokens, N] alone; every one of them is visible then.
 
         Returns:
-            [B, L, N] after the LayerNorm, and the probabilities [B, H, L, L] or None.
+            [B, L, N] or [tokens, N] after the LayerNorm, and the probabilities [B, H, L, L] or None.
         """
-        query, key, value = (self._heads(project(hidden_states)) for project in (self.query, self.key, self.value))
+        form = attention_form(hidden_states, self.config.head_size, visible, output_attentions)
+        if form == "operator":
+            context, probs = self._by_operator(hidden_states, visible, sequences), None
+        else:
+            context, probs = self._natively(hidden_states, visible, output_attentions, sequences, form)
+        return self.layer_norm(hidden_states + self.output_dropout(self.dense(context))), probs
+
+    @property
+    def _dropout(self) -> float:
+        return self.config.attention_probs_dropout_prob if self.training else 0.0
+
+    def _by_operator(self, hidden_states: Tensor, visible: Optional[Tensor], sequences: Optional[Sequences]) -> Tensor:
+        """Context [..., N]."""
+        qkv = _projected(hidden_states, (self.query, self.key, self.value))
+        encoding, tables = self.config.position_encoding, None
+        if encoding == "parametric_relative":
+            tables = paddle.stack([self.relative_key.weight, self.relative_value.weight]).astype(qkv.dtype)
+        return operator.packed_attention(
+            qkv,
+            None if visible is None else visible.squeeze([1, 2]),
+            None if sequences is None else sequences.starts,
+            heads=self.config.num_attention_heads,
+            max_relative_position=0 if encoding == "absolute" else self.config.max_relative_position,
+            tables=tables,
+            dropout=self._dropout,
+        )
+
+    def _natively(
+        self,
+        hidden_states: Tensor,
+        visible: Optional[Tensor],
+        want_probs: bool,
+        sequences: Optional[Sequences],
+        form: str,
+    ) -> "tuple[Tensor, Optional[Tensor]]":
+        """Context [..., N] and, if asked for, probabilities."""
+        projected = [project(hidden_states) for project in (self.query, self.key, self.value)]
+        if sequences is not None:
+            projected, visible = [sequences.padded(x) for x in projected], sequences.visible
+        query, key, value = map(self._heads, projected)
         context, probs = relative_attention(
             query,
             key,
             value,
             *self._tables(query),
             visible=visible,
-            dropout=self.config.attention_probs_dropout_prob if self.training else 0.0,
-            want_probs=output_attentions,
+            dropout=self._dropout,
+            want_probs=want_probs,
+            form=form,
         )
         context = context.transpose([0, 2, 1, 3]).reshape([0, 0, self.config.hidden_size])
-        return self.layer_norm(hidden_states + self.output_dropout(self.dense(context))), probs
+        return context if sequences is None else sequences.packed(context), probs
 
     def _heads(self, x: Tensor) -> Tensor:
         """[B, L, N] to [B, H, L, D]."""

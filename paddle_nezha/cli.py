@@ -334,13 +334,14 @@ def _version(package: str) -> Optional[str]:
 def _paddle_facts() -> "dict[str, Any]":
     if find_spec("paddle") is None:
         return {"paddle": "not installed: configs, tokenizers and checkpoint files work, models do not"}
+    from paddle_nezha import operator
     from paddle_nezha._paddle import paddle
-    from paddle_nezha.attention import attention_form
 
-    form, other = (attention_form(None, want_probs) for want_probs in (False, True))
     return {
         "paddle": paddle.__version__,
         "device": paddle.device.get_device(),
         "gpus": paddle.device.cuda.device_count() if paddle.is_compiled_with_cuda() else 0,
-        "attention": f"{form} in eager mode; {other} where probabilities are asked for, tables are learned, or traced",
+        "attention": "the operator on processors in eager mode; plain Paddle operations on GPUs, in traced graphs, for "
+        "masks of pairs, where probabilities are asked for, and where the operator is not available",
+        "operator": operator.describe(),
     }

@@ -15,16 +15,17 @@ import numpy as np
 
 import paddle_nezha.attention
 import paddle_nezha.model
+import paddle_nezha.native
 import torch_ref
 from paddle_nezha._paddle import paddle
 from paddle_nezha.auto import MODEL_CLASSES
 from paddle_nezha.config import NeZhaConfig
 from parity.cases import Sample
-from parity.stages import forward_stages, made_by_dense_form_only
+from parity.stages import forward_stages, never_made
 
 import torch  # isort: skip  (after Paddle, as everywhere)
 
-FORMS = ("dense", "blocked")
+FORMS = ("dense", "blocked", "operator")
 EMBEDS = "inputs_embeds"  # the input that has a gradient; adversarial training reads it
 
 Stages = "dict[str, np.ndarray]"
@@ -68,18 +69,19 @@ class PaddleSide:
     def observe(self, sample: Sample, form: str, small_blocks: bool = False) -> Observed:
         """
         Args:
-            form: "dense" makes scores and probabilities whole; "blocked" is what users run.
+            form: "dense" makes scores and probabilities whole; "operator" is what users run; "blocked" where it cannot.
             small_blocks: several blocks even in a short input; those of odd length are computed again in the backward.
         """
         seen: "dict[str, np.ndarray]" = {}
         with ExitStack() as stack:
+            stack.enter_context(paddle_nezha.attention.using_form(form))
             stack.enter_context(_watched(self.model, self.head, seen, form))
             if small_blocks:
                 rows = max(2, sample.real.shape[1] // 3)
                 # Every other length keeps its probabilities, so that both ways are judged with several blocks.
-                kept = 0 if sample.real.shape[1] % 2 else paddle_nezha.attention._KEPT_ELEMENTS
+                kept = 0 if sample.real.shape[1] % 2 else paddle_nezha.native._KEPT_ELEMENTS
                 limits = {"_BLOCK_ELEMENTS": 1, "_SMALLEST_BLOCK": rows, "_KEPT_ELEMENTS": kept}
-                stack.enter_context(mock.patch.multiple(paddle_nezha.attention, **limits))
+                stack.enter_context(mock.patch.multiple(paddle_nezha.native, **limits))
             self.model.clear_gradients()
             arguments = {name: self._tensor(value) for name, value in {**sample.inputs, **sample.labels}.items()}
             given = {name: arguments[name] for name in sample.inputs if name == EMBEDS}
@@ -156,7 +158,8 @@ def _watched(model: Any, head: str, seen: "dict[str, np.ndarray]", form: str) ->
         after(base.embeddings, "embeddings")
         for number, layer in enumerate(base.encoder.layer):
             name, attention = f"layer.{number}", layer.attention
-            for part in ("query", "key", "value"):
+            # Watched, the three would be computed one by one, and not as users have them.
+            for part in () if form == "operator" else ("query", "key", "value"):
                 after(getattr(attention, part), f"{name}.{part}")
             before(attention.dense, f"{name}.context")
             after(attention, f"{name}.attention_output", lambda output: output[0])
@@ -169,7 +172,7 @@ def _watched(model: Any, head: str, seen: "dict[str, np.ndarray]", form: str) ->
         function(paddle_nezha.model, "visible_keys", lambda visible: seen.update(mask=_numpy(visible, bool)))
         function(paddle_nezha.attention, "table_like", lambda table: seen.update(table=_numpy(table)))
         if form == "dense":
-            function(paddle_nezha.attention, "relative_scores", _Counter(seen, "scores"))
+            function(paddle_nezha.native, "relative_scores", _Counter(seen, "scores"))
         yield
         _complete(model.config, seen)
 
@@ -193,10 +196,8 @@ def _complete(config: NeZhaConfig, seen: "dict[str, np.ndarray]") -> None:
     if config.use_relative_position:
         # Attention's own way from a table to pairs, walked by the row numbers themselves.
         numbers = paddle.arange(2 * config.max_relative_position + 1, dtype="float32").unsqueeze(-1)
-        by_distance = paddle_nezha.attention.by_distance(numbers, 0, length, length)
-        pairs = paddle_nezha.attention.skew(
-            by_distance.reshape([1, 1, 1, -1]).expand([1, 1, length, 2 * length]), length
-        )
+        by_distance = paddle_nezha.native.by_distance(numbers, 0, length, length)
+        pairs = paddle_nezha.native.skew(by_distance.reshape([1, 1, 1, -1]).expand([1, 1, length, 2 * length]), length)
         seen["rows"] = _numpy(pairs)[0, 0]
     visible = seen.get("mask", np.ones((batch, 1, 1, length), bool))
     seen["mask"] = np.broadcast_to(visible, (batch, visible.shape[1], length, length)).astype(np.float64)
@@ -246,9 +247,7 @@ class TorchSide:
 def missing_stages(observed: Observed, config: NeZhaConfig, head: str, form: str) -> "list[str]":
     """Stages that a side should have shown but did not: a judge that looks at nothing passes everything."""
     return [
-        stage
-        for stage in forward_stages(config, head)
-        if stage not in observed.stages and not (form == "blocked" and made_by_dense_form_only(stage))
+        stage for stage in forward_stages(config, head) if stage not in observed.stages and not never_made(stage, form)
     ]
 
 

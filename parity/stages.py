@@ -73,9 +73,10 @@ def ratio_limit(stage: str, shape: "tuple[int, ...]", tokens: int) -> "tuple[flo
     return RATIO_LIMIT, ""
 
 
-def made_by_dense_form_only(stage: str) -> bool:
-    """The blocked form never holds these whole."""
-    return stage.endswith((".scores", ".probs"))
+def never_made(stage: str, form: str) -> bool:
+    """Whether a form never holds a stage whole: the blocked one no scores, the operator nothing before its context."""
+    inside = {"dense": (), "blocked": (".scores", ".probs")}
+    return stage.endswith(inside.get(form, (".scores", ".probs", ".query", ".key", ".value", "table")))
 
 
 def token_axes(stage: str) -> int:

@@ -1,5 +1,6 @@
 """What every test shares: fixed seeds, and the tiny, oddly sized model on which swapped axes cannot hide."""
 
+import os
 import zlib  # noqa: F401  before Paddle, whose release 2.6.2 breaks it otherwise
 
 import numpy as np
@@ -18,6 +19,17 @@ TINY = {
     "attention_probs_dropout_prob": 0.0,
     "classifier_dropout": 0.0,
 }
+
+
+@pytest.fixture(scope="session", autouse=True)
+def operator_library():
+    """The attention operator, compiled at most once for all tests: many of them have caches of their own."""
+    from paddle_nezha.operator import building
+
+    if building.SWITCH not in os.environ:
+        os.environ[building.SWITCH] = str(building.library())
+    yield
+    os.environ.pop(building.SWITCH, None)
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -383,7 +384,8 @@ def test_info(call, home):
     code, out, _ = call("info", "--json")
     facts = json.loads(out)
     assert code == 0 and facts["cache"] == str(home) and facts["offline"] is False
-    assert facts["attention"].startswith("blocked in eager mode; dense where") and facts["numpy"] == np.__version__
+    assert facts["attention"].startswith("the operator on processors in eager mode;")
+    assert re.match(r"(avx512|avx2|portable), .*\.so$", facts["operator"]) and facts["numpy"] == np.__version__
     assert "cache " in call("info")[1]
 
 

@@ -23,17 +23,34 @@ ALLOWED = {
     "layers": {"_paddle", "config"},
     "inputs": {"_paddle"},
     "pretrained": {"_files", "_paddle", "config", "checkpoint", "hub"},
-    "attention": {"_paddle", "config", "relative", "layers"},
-    "model": {"_paddle", "config", "inputs", "layers", "attention", "outputs", "pretrained"},
+    "operator": {"_files", "_paddle", "hub", "relative"},
+    "native": {"_paddle", "config", "relative"},
+    "padding": {"_paddle"},
+    "attention": {"_paddle", "config", "layers", "native", "operator", "padding"},
+    "model": {"_paddle", "config", "inputs", "layers", "attention", "outputs", "padding", "pretrained"},
     "heads": {"_paddle", "config", "inputs", "layers", "outputs", "model"},
     "behaviour": {"_paddle", "auto", "checkpoint"},
+    "tuning": {"_files", "_paddle", "hub"},
     "verification": {"config", "checkpoint", "hub", "behaviour"},
-    "cli": {"_paddle", "_streams", "attention", "checkpoint", "hub", "verification"},
+    "cli": {"_paddle", "_streams", "checkpoint", "hub", "operator", "verification"},
     "__main__": {"cli"},
     "auto": {"config", "checkpoint", "hub", "pretrained", "model", "heads"},
 }
 # What needs Paddle when it is imported; everything else must not.
-NEEDS_PADDLE = {"_paddle", "layers", "inputs", "pretrained", "attention", "model", "heads", "auto", "behaviour"}
+NEEDS_PADDLE = {
+    "_paddle",
+    "layers",
+    "inputs",
+    "pretrained",
+    "operator",
+    "native",
+    "padding",
+    "attention",
+    "model",
+    "heads",
+    "auto",
+    "behaviour",
+}
 
 
 def _imports(file: Path) -> "set[str]":

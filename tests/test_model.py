@@ -307,18 +307,23 @@ def test_dropout_is_where_the_contract_says_and_nowhere_else(tiny):
     }
 
 
-def test_dropout_of_the_probabilities_follows_mode_and_config(build, ids, monkeypatch):
+@pytest.mark.parametrize("form, module, name", [
+    ("native", "paddle_nezha.attention", "relative_attention"),
+    ("operator", "paddle_nezha.operator", "packed_attention"),
+])  # fmt: skip
+def test_dropout_of_the_probabilities_follows_mode_and_config(form, module, name, build, ids, monkeypatch):
     seen = []
-    real = attention.relative_attention
+    real = getattr(sys.modules[module], name)
     monkeypatch.setattr(
-        attention, "relative_attention", lambda *args, **named: seen.append(named["dropout"]) or real(*args, **named)
+        f"{module}.{name}", lambda *args, **named: seen.append(named["dropout"]) or real(*args, **named)
     )
     model, tokens = build(NeZhaModel, attention_probs_dropout_prob=0.2), ids(1, 7)
-    model(tokens)
-    model.train()
-    model(tokens)
-    model.config.attention_probs_dropout_prob = 0.4
-    model(tokens)
+    with attention.using_form(form):
+        model(tokens)
+        model.train()
+        model(tokens)
+        model.config.attention_probs_dropout_prob = 0.4
+        model(tokens)
     assert seen == [0.0, 0.0, 0.2, 0.2, 0.4, 0.4]
 
 

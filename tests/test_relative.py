@@ -5,7 +5,7 @@ import pytest
 import reference
 
 from paddle_nezha._paddle import constant, paddle
-from paddle_nezha.attention import by_distance, skew, table_like, unskew
+from paddle_nezha.native import by_distance, skew, table_like, unskew
 from paddle_nezha.relative import relative_table
 
 pytestmark = pytest.mark.usefixtures("seeded")
@@ -45,7 +45,7 @@ def test_q66_table_is_made_where_the_tensor_is(tiny, monkeypatch):
     # With a GPU as Paddle's default device, a model kept on the processor still needs its table there.
     places = []
     monkeypatch.setattr(
-        "paddle_nezha.attention.constant", lambda values, dtype, place: places.append(place) or constant(values, dtype)
+        "paddle_nezha.native.constant", lambda values, dtype, place: places.append(place) or constant(values, dtype)
     )
     table_like(paddle.zeros([1]), tiny(max_relative_position=33))
     assert places == ["cpu"]

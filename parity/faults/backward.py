@@ -8,8 +8,8 @@ from contextlib import AbstractContextManager, ExitStack
 from typing import Any, Callable, Optional
 from unittest import mock
 
-import paddle_nezha.attention
 import paddle_nezha.heads
+import paddle_nezha.native
 from paddle_nezha._paddle import paddle
 from paddle_nezha.layers import ACTIVATION_FUNCTIONS
 from parity.faults.base import Fault
@@ -24,7 +24,7 @@ from parity.faults.plants import (
     with_gradient_of,
 )
 
-F, attention, heads = paddle.nn.functional, paddle_nezha.attention, paddle_nezha.heads
+F, native, heads = paddle.nn.functional, paddle_nezha.native, paddle_nezha.heads
 
 
 def _fault(
@@ -49,14 +49,14 @@ def _scores(wrong: "Callable[[Any, Tensor, Tensor, Optional[Tensor]], Tensor]") 
     def make(original: Any) -> "Callable[[Tensor, Tensor, Optional[Tensor]], Tensor]":
         return lambda q, k, p: with_gradient_of(original(q, k, p), wrong(original, q, k, p))
 
-    return function(attention, "relative_scores", make)
+    return function(native, "relative_scores", make)
 
 
 def _context(wrong: "Callable[[Any, Tensor, Tensor, Optional[Tensor]], Tensor]") -> Plant:
     def make(original: Any) -> "Callable[[Tensor, Tensor, Optional[Tensor]], Tensor]":
         return lambda c, v, p: with_gradient_of(original(c, v, p), wrong(original, c, v, p))
 
-    return function(attention, "relative_context", make)
+    return function(native, "relative_context", make)
 
 
 def _probs(wrong: "Callable[[Any, Tensor, Optional[Tensor]], Tensor]") -> Plant:
@@ -64,7 +64,7 @@ def _probs(wrong: "Callable[[Any, Tensor, Optional[Tensor]], Tensor]") -> Plant:
         # The scores are added to in place, so each of the two forwards gets its own.
         return lambda s, visible: with_gradient_of(original(s + 0.0, visible), wrong(original, s + 0.0, visible))
 
-    return function(attention, "masked_softmax", make)
+    return function(native, "masked_softmax", make)
 
 
 def _without_row_sum(original: Any, scores: Tensor, visible: Optional[Tensor]) -> Tensor:
@@ -154,7 +154,7 @@ _ATTENTION = (
 
 def _in_backward(*plants: "Callable[[], AbstractContextManager[Any]]") -> Plant:
     """What stands in for a function while a blocked backward runs."""
-    original = attention._BlockedAttention.backward
+    original = native._BlockedAttention.backward
 
     def backward(ctx: Any, grad: Tensor) -> Any:
         with ExitStack() as stack:
@@ -162,11 +162,11 @@ def _in_backward(*plants: "Callable[[], AbstractContextManager[Any]]") -> Plant:
                 stack.enter_context(plant())
             return original(ctx, grad)
 
-    return lambda model: mock.patch.object(attention._BlockedAttention, "backward", staticmethod(backward))
+    return lambda model: mock.patch.object(native._BlockedAttention, "backward", staticmethod(backward))
 
 
 def _replaced(name: str, make: "Callable[[Any], Any]") -> "Callable[[], AbstractContextManager[Any]]":
-    return lambda: mock.patch.object(attention, name, make(getattr(attention, name)))
+    return lambda: mock.patch.object(native, name, make(getattr(native, name)))
 
 
 def _no_row_sums() -> "AbstractContextManager[Any]":
@@ -175,22 +175,22 @@ def _no_row_sums() -> "AbstractContextManager[Any]":
 
 def _gradients(change: "Callable[..., tuple[Tensor, ...]]") -> Plant:
     """Other gradients of a blocked attention: `change(of query, of key, of value, sqrt(D))`."""
-    original = attention._BlockedAttention.backward
+    original = native._BlockedAttention.backward
 
     def backward(ctx: Any, grad: Tensor) -> Tensor:
         return paddle.stack(change(*original(ctx, grad).unbind(0), math.sqrt(grad.shape[-1])))
 
-    return lambda model: mock.patch.object(attention._BlockedAttention, "backward", staticmethod(backward))
+    return lambda model: mock.patch.object(native._BlockedAttention, "backward", staticmethod(backward))
 
 
 def _first_block_remembered(model: Any) -> "AbstractContextManager[Any]":
-    original = attention._BlockedAttention.backward
+    original = native._BlockedAttention.backward
 
     def backward(ctx: Any, grad: Tensor) -> Any:
         ctx.kept = ctx.kept[:1] * len(ctx.kept)
         return original(ctx, grad)
 
-    return mock.patch.object(attention._BlockedAttention, "backward", staticmethod(backward))
+    return mock.patch.object(native._BlockedAttention, "backward", staticmethod(backward))
 
 
 def _block(name: str, what: str, part: str, plant: Plant, case: str = "plain") -> Fault:

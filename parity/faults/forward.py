@@ -7,9 +7,9 @@ from unittest import mock
 
 import numpy as np
 
-import paddle_nezha.attention
 import paddle_nezha.heads
 import paddle_nezha.model
+import paddle_nezha.native
 from paddle_nezha._paddle import paddle
 from paddle_nezha.layers import ACTIVATION_FUNCTIONS
 from paddle_nezha.relative import relative_table
@@ -31,7 +31,7 @@ from parity.faults.plants import (
     values,
 )
 
-F, attention, heads = paddle.nn.functional, paddle_nezha.attention, paddle_nezha.heads
+F, native, heads = paddle.nn.functional, paddle_nezha.native, paddle_nezha.heads
 _HEAD_COUNT = int(TINY["num_attention_heads"])
 
 
@@ -254,19 +254,19 @@ def _layers_swapped(model: Any) -> "AbstractContextManager[Any]":
 
 def _scores(change: "Callable[[Any, Tensor, Tensor, Optional[Tensor]], Tensor]") -> Plant:
     return function(
-        attention,
+        native,
         "relative_scores",
         lambda original: lambda query, key, positions: change(original, query, key, positions),
     )
 
 
 def _position_scores(query: Tensor, positions: Tensor) -> Tensor:
-    return attention.skew(paddle.matmul(query, positions, transpose_y=True), query.shape[2])
+    return native.skew(paddle.matmul(query, positions, transpose_y=True), query.shape[2])
 
 
 def _softmax(change: "Callable[[Any, Tensor, Optional[Tensor]], Tensor]") -> Plant:
     return function(
-        attention,
+        native,
         "masked_softmax",
         lambda original: lambda scores, visible: change(original, scores, visible),
     )
@@ -274,7 +274,7 @@ def _softmax(change: "Callable[[Any, Tensor, Optional[Tensor]], Tensor]") -> Pla
 
 def _context(change: "Callable[[Any, Tensor, Tensor, Tensor], Tensor]") -> Plant:
     return function(
-        attention,
+        native,
         "relative_context",
         lambda original: lambda probs, value, positions: change(original, probs, value, positions),
     )
@@ -436,7 +436,7 @@ _ATTENTION = (
         "every block of queries counts its distances from the start of the text",
         "layer.0.context",
         function(
-            attention,
+            native,
             "by_distance",
             lambda right: lambda table, first, queries, keys: right(table, 0, queries, keys),
         ),

@@ -8,7 +8,7 @@ from unittest import mock
 
 import numpy as np
 
-import paddle_nezha.attention
+import paddle_nezha.native
 from paddle_nezha._paddle import paddle
 
 Plant = Callable[[Any], "AbstractContextManager[Any]"]
@@ -109,10 +109,10 @@ def table(formula: "Callable[[int, int], np.ndarray]") -> Plant:
 
     @contextmanager
     def plant(model: Any) -> Iterator[None]:
-        forget = paddle_nezha.attention._eager_table.cache_clear
+        forget = paddle_nezha.native._eager_table.cache_clear
         forget()
         try:
-            with mock.patch.object(paddle_nezha.attention, "relative_table", formula):
+            with mock.patch.object(paddle_nezha.native, "relative_table", formula):
                 yield
         finally:
             forget()
@@ -130,7 +130,7 @@ def positions_by(row: "Callable[[Tensor, int], Tensor]") -> Plant:
 
         return by_distance
 
-    return function(paddle_nezha.attention, "by_distance", make)
+    return function(paddle_nezha.native, "by_distance", make)
 
 
 def with_gradient_of(right: Tensor, wrong: Tensor) -> Tensor:

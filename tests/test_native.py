@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 from reference import Attention, Reference, error, table
 
-from paddle_nezha import attention
+from paddle_nezha import native
 from paddle_nezha._paddle import paddle
-from paddle_nezha.attention import NeZhaAttention, masked_softmax, relative_attention
+from paddle_nezha.attention import FORM_VARIABLE, NeZhaAttention
 from paddle_nezha.inputs import visible_keys
 from paddle_nezha.model import NeZhaLayer, NeZhaModel
+from paddle_nezha.native import masked_softmax, relative_attention
 
 pytestmark = pytest.mark.usefixtures("seeded")
 
@@ -25,14 +26,14 @@ FORMS = ["dense", "blocked"]
 @pytest.fixture
 def form(request, monkeypatch):
     """Forces a form, whatever the sizes would choose."""
-    monkeypatch.setattr(attention, "attention_form", lambda *_: request.param)
+    monkeypatch.setattr(native, "native_form", lambda *_: request.param)
     return request.param
 
 
 @pytest.fixture
 def many_blocks(monkeypatch):
-    monkeypatch.setattr(attention, "_BLOCK_ELEMENTS", 1)
-    monkeypatch.setattr(attention, "_SMALLEST_BLOCK", 3)
+    monkeypatch.setattr(native, "_BLOCK_ELEMENTS", 1)
+    monkeypatch.setattr(native, "_SMALLEST_BLOCK", 3)
 
 
 def leaf(array, dtype="float64"):
@@ -88,7 +89,7 @@ def test_form_equals_the_definition_forward_and_backward(form, length, m, head_s
 @pytest.mark.parametrize("keep", [0, 1 << 22], ids=["computed again", "kept"])
 @pytest.mark.parametrize("length, m, head_size", [(1, 5, 8), (2, 1, 8), (3, 1, 32), (65, 64, 8), (130, 5, 64)])
 def test_many_blocks_equal_the_definition(form, keep, length, m, head_size, rng, many_blocks, monkeypatch):
-    monkeypatch.setattr(attention, "_KEPT_ELEMENTS", keep)
+    monkeypatch.setattr(native, "_KEPT_ELEMENTS", keep)
     visible = rng.random([2, 1, length, length]) < 0.7
     q, k, v, grad = draw(rng, length, head_size)
     truth = Attention(q, k, v, table(m, head_size), table(m, head_size), visible)
@@ -182,16 +183,14 @@ def test_scores_200_apart_do_not_overflow(form, rng):
 def with_known_dropout(monkeypatch, factor, dropout):
     """Makes both forms draw this factor (rows of it, block by block)."""
     drawn = iter(np.split(factor, range(3, factor.shape[2], 3), axis=2))
-    monkeypatch.setattr(attention.F, "dropout", lambda probs, p: probs * paddle.to_tensor(factor), raising=True)
-    monkeypatch.setattr(
-        attention.paddle, "rand", lambda shape, dtype: paddle.to_tensor((next(drawn) > 0).astype(dtype))
-    )
+    monkeypatch.setattr(native.F, "dropout", lambda probs, p: probs * paddle.to_tensor(factor), raising=True)
+    monkeypatch.setattr(native.paddle, "rand", lambda shape, dtype: paddle.to_tensor((next(drawn) > 0).astype(dtype)))
 
 
 @pytest.mark.parametrize("form", FORMS, indirect=True)
 @pytest.mark.parametrize("keep", [0, 1 << 22], ids=["computed again", "kept"])
 def test_one_dropout_mask_hits_values_and_table_and_its_gradients(form, keep, rng, many_blocks, monkeypatch):
-    monkeypatch.setattr(attention, "_KEPT_ELEMENTS", keep)
+    monkeypatch.setattr(native, "_KEPT_ELEMENTS", keep)
     q, k, v, grad = draw(rng, 10, 8)
     factor = (rng.random([2, 3, 10, 10]) >= 0.25) / 0.75
     truth = Attention(q, k, v, table(5, 8), table(5, 8), factor=factor)
@@ -269,7 +268,8 @@ def test_the_dense_form_allows_a_second_backward(rng):
     assert (q.grad.numpy() == 2 * once).all()
 
 
-def test_a_second_backward_in_the_blocked_form_is_an_error_and_no_crash(build, ids):
+def test_a_second_backward_in_the_blocked_form_is_an_error_and_no_crash(build, ids, monkeypatch):
+    monkeypatch.setenv(FORM_VARIABLE, "blocked")
     model = build(NeZhaModel)
     loss = model(ids(1, 7))[1].sum()
     loss.backward(retain_graph=True)
@@ -282,10 +282,10 @@ def test_a_second_backward_in_the_blocked_form_is_an_error_and_no_crash(build, i
 
 def test_the_form_is_chosen_in_one_place():
     fixed, learned = paddle.zeros([3, 8]), leaf(np.zeros([3, 8]))
-    assert attention.attention_form(fixed, want_probs=False) == "blocked"
-    assert attention.attention_form(None, want_probs=False) == "blocked"
-    assert attention.attention_form(fixed, want_probs=True) == "dense"
-    assert attention.attention_form(learned, want_probs=False) == "dense"
+    assert native.native_form(fixed, want_probs=False) == "blocked"
+    assert native.native_form(None, want_probs=False) == "blocked"
+    assert native.native_form(fixed, want_probs=True) == "dense"
+    assert native.native_form(learned, want_probs=False) == "dense"
 
 
 def test_float32_forms_agree_within_rounding(rng):
@@ -335,7 +335,7 @@ def test_mask_of_any_shape_reaches_the_scores(shape, rng):
 _PEAK = """
 import json, resource, sys
 from paddle_nezha._paddle import paddle
-from paddle_nezha.attention import relative_attention
+from paddle_nezha.native import relative_attention
 length, = map(int, sys.argv[1:])
 q, k, v = (paddle.randn([1, 2, length, 64]) for _ in range(3))
 for x in (q, k, v): x.stop_gradient = False

@@ -1,0 +1,130 @@
+"""Attention as one operator in C++: scores never leave the processor's cache, and nothing has size L x L.
+
+It is compiled when first needed (`building`) and runs on processors, in float32 and float64, in eager mode and in
+traced graphs. `csrc/attention.h` says what it computes. Threads are Paddle's; the instruction set is the best the
+processor has, or the one that PADDLE_NEZHA_ISA names: avx512, avx2 or portable.
+"""
+
+import ctypes
+import threading
+from pathlib import Path
+from typing import Optional
+
+from paddle_nezha._paddle import Tensor, load_operators, paddle, plain_python, run_operator
+
+from .building import OperatorError, existing, library, outlook
+
+__all__ = ["OperatorError", "describe", "fits", "instruction_set", "load", "packed_attention", "unavailable"]
+
+_LARGEST_HEAD = 256
+_lock = threading.Lock()
+_loaded: "Optional[Path]" = None
+_why_not: "Optional[str]" = None
+
+
+def load(path: "Optional[Path]" = None) -> Path:
+    """Makes the operator known to Paddle in this process; a second call does nothing.
+
+    Args:
+        path: a library, such as the one an exported folder carries; None finds or compiles the installed package's.
+
+    Returns:
+        The library that is loaded.
+
+    Raises:
+        OperatorError: it cannot be had here, or the file is no library for this Paddle.
+    """
+    global _loaded, _why_not
+    with _lock:
+        if _loaded is not None:
+            return _loaded
+        if path is None and _why_not is not None:
+            raise OperatorError(_why_not)
+        try:
+            found = library() if path is None else Path(path)
+            load_operators(str(found))
+        except OperatorError as error:
+            _why_not = str(error)
+            raise
+        except Exception as error:
+            what = path or "the library"
+            raise OperatorError(f"{what} could not be loaded into Paddle {paddle.__version__}: {error}") from None
+        _loaded, _why_not = found, None
+        return found
+
+
+@plain_python
+def unavailable() -> Optional[str]:
+    """Why the operator cannot run in this process, or None: it is loaded (compiled first, if need be)."""
+    if _loaded is not None:
+        return None
+    try:
+        load()
+    except OperatorError as error:
+        return str(error)
+    return None
+
+
+def describe() -> str:
+    """Whether the operator runs here, with which instruction set, or why not, in one line; compiles nothing."""
+    try:
+        if _loaded is None and existing() is None:
+            return outlook()
+        return f"{instruction_set() or 'no such instruction set'}, {load()}"
+    except OperatorError as error:
+        return f"not available: {error}"
+
+
+def instruction_set() -> str:
+    """The instruction set that runs: "avx512", "avx2" or "portable"; "" where PADDLE_NEZHA_ISA names none of them.
+
+    Raises:
+        OperatorError: there is no operator here.
+    """
+    name = ctypes.CDLL(str(load())).nezha_instruction_set
+    name.restype = ctypes.c_char_p
+    return str(name().decode())
+
+
+def packed_attention(
+    qkv: Tensor,
+    visible: Optional[Tensor] = None,
+    starts: Optional[Tensor] = None,
+    *,
+    heads: int,
+    max_relative_position: int = 0,
+    tables: Optional[Tensor] = None,
+    dropout: float = 0.0,
+) -> Tensor:
+    """Self-attention over queries, keys and values that lie side by side.
+
+    Args:
+        qkv: [B, L, 3N], or [tokens, 3N] of several sequences one after another; float32 or float64, on a CPU.
+            D = N / heads is even and at most 256.
+        visible: bool [B, L] or [tokens]; False hides a token as a key. None shows all.
+        starts: int32 [sequences + 1], with [tokens, 3N] alone: sequence s is the tokens starts[s] .. starts[s + 1] - 1.
+        max_relative_position: m of the sinusoid table (or of `tables`); 0 leaves the relative part out.
+        tables: [2, 2m + 1, D], learned tables of keys and of values in place of the sinusoid one.
+        dropout: probability with which a probability is dropped, drawn from Paddle's generator.
+
+    Returns:
+        context [B, L, N] or [tokens, N]. A query that sees no key gets 0.
+
+    Raises:
+        OperatorError: there is no operator here.
+    """
+    reason = unavailable()
+    if reason is not None:
+        raise OperatorError(f"The attention operator cannot run: {reason}.")
+    # New seeds for each call; the mask follows from them, in the backward too. (Paddle's randint ends at 32 bits.)
+    seed = paddle.randint(-(1 << 31), (1 << 31) - 1, [2], dtype="int64") if dropout else None
+    settings = {"heads": heads, "max_relative_position": max_relative_position, "dropout": float(dropout)}
+    given = {"QKV": qkv, **({} if tables is None else {"Tables": tables})}
+    given.update({"Visible@OPTIONAL": visible, "Starts@OPTIONAL": starts, "Seed@OPTIONAL": seed})
+    name = "nezha_attention" if tables is None else "nezha_attention_learned"
+    return run_operator(name, given, settings, ("Out", "LogSumExp"))[0]
+
+
+def fits(dtype: object, head_size: int) -> bool:
+    """Whether the operator computes in this dtype and head size."""
+    return dtype in (paddle.float32, paddle.float64) and head_size % 2 == 0 and head_size <= _LARGEST_HEAD

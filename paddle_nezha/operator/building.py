@@ -1,0 +1,247 @@
+"""The operator's library: found where a wheel put it, or compiled here, once for each Paddle and source.
+
+Compiling takes the compiler and the flags that `paddle.utils.cpp_extension` names for extensions, but runs the compiler
+itself: files side by side, and in folders of any name. A library is tried in a process of its own before anybody else
+sees it; what fails, fails once, and is remembered for that compiler.
+"""
+
+import hashlib
+import importlib
+import logging
+import multiprocessing
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import Optional
+
+from filelock import FileLock, Timeout
+
+from paddle_nezha._files import replaced
+from paddle_nezha._paddle import paddle
+from paddle_nezha.hub.places import cache_home
+
+SOURCES = Path(__file__).parent / "csrc"
+PREBUILT = Path(__file__).parent / "prebuilt"
+SWITCH = "PADDLE_NEZHA_OPERATOR"
+# No -ffast-math, neither here nor for the linker: a library linked so makes the whole process flush subnormals to zero.
+# Contraction is what makes a product and a sum one rounded operation.
+_FLAGS = ("-O3", "-fPIC", "-fopenmp", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math", "-Wno-psabi")
+_MINUTES = 15
+
+_log = logging.getLogger("paddle_nezha")
+
+
+class OperatorError(RuntimeError):
+    """The operator cannot be had here; the message says why, and what would help."""
+
+
+def library() -> Path:
+    """The library for this Paddle, compiled now if need be.
+
+    Raises:
+        OperatorError: switched off, no compiler, a failure (now or earlier), or a process that must not compile.
+    """
+    found = existing()
+    if found is not None:
+        return found
+    target, command = built_path(), _usable_compiler()
+    if _in_a_data_worker():
+        raise OperatorError("a data worker does not compile: call the model once in the main process first")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(f"{target}.lock", timeout=60 * _MINUTES):
+            if not target.is_file():
+                _build(target, command)
+    except OSError as error:
+        folder = target.parent
+        raise OperatorError(
+            f"its folder {folder} cannot be written ({error}); PADDLE_NEZHA_HOME names another"
+        ) from None
+    except Timeout:
+        raise OperatorError(f"another process has been compiling it for {_MINUTES} minutes ({target}.lock)") from None
+    return target
+
+
+def existing() -> Optional[Path]:
+    """The library, where it was compiled before; None where it still has to be.
+
+    Raises:
+        OperatorError: it is switched off, made for other systems, or named by the environment and not there.
+    """
+    named = os.environ.get(SWITCH, "").strip()
+    if named.lower() in ("0", "off", "no", "false"):
+        raise OperatorError(f"it is switched off by {SWITCH}={named}")
+    if named.lower() not in ("", "1", "on", "yes", "true"):
+        if not Path(named).is_file():
+            raise OperatorError(f"{SWITCH} must be 0, 1 or a library's path, but {named} is no file")
+        return Path(named)
+    if not sys.platform.startswith("linux"):
+        raise OperatorError(f"it is made for processors under Linux, not for {sys.platform}")
+    return next((path for path in (PREBUILT / f"{key()}.so", built_path()) if path.is_file()), None)
+
+
+def outlook() -> str:
+    """What asking for a library that does not exist yet would meet, without asking.
+
+    Raises:
+        OperatorError: no compiler, or a failure on record.
+    """
+    command = _usable_compiler()
+    _raise_if_it_failed(built_path(), command)
+    return f"not compiled yet: the first call of a model does it, with {command}"
+
+
+@lru_cache(maxsize=1)
+def key() -> str:
+    """What a library belongs to: Paddle's release, the kind of processor, and the source with its flags."""
+    digest = hashlib.sha256(" ".join(_FLAGS).encode())
+    for source in sorted(SOURCES.iterdir()):
+        if source.suffix in (".h", ".cc"):
+            digest.update(source.name.encode() + b"\0" + source.read_bytes())
+    return f"nezha_attention-paddle{paddle.__version__}-{platform.machine()}-{digest.hexdigest()[:12]}"
+
+
+def built_path() -> Path:
+    return cache_home() / "operator" / f"{key()}.so"
+
+
+def compiler() -> Optional[str]:
+    """The C++ compiler: what CXX names, else the first found of the usual ones."""
+    named = os.environ.get("CXX")
+    return next(filter(None, map(shutil.which, [named] if named else ["g++", "c++", "clang++"])), None)
+
+
+def _usable_compiler() -> str:
+    command = compiler()
+    if command is None:
+        raise OperatorError("there is no C++ compiler (g++ or clang++; CXX can name one)")
+    return command
+
+
+def _record(target: Path) -> Path:
+    return target.with_suffix(".failed")
+
+
+def _raise_if_it_failed(target: Path, command: str) -> None:
+    record = _record(target)
+    if record.is_file():
+        compiler_then, _, why = record.read_text(encoding="utf-8", errors="replace").partition("\n")
+        if compiler_then == _identity(command):
+            raise OperatorError(
+                f"it failed before with this compiler; delete {record} to try again. Then: {why.strip()}"
+            )
+
+
+def _build(target: Path, command: str) -> None:
+    """Compiles and tries a library; what fails is written down beside it."""
+    _raise_if_it_failed(target, command)
+    _log.warning("Compiling the attention operator, once for this Paddle (about half a minute) ...")
+    try:
+        with replaced(target) as unfinished:
+            compile_library(Path(unfinished), command)
+            _try(Path(unfinished))
+    except OperatorError as error:
+        with replaced(_record(target)) as path:
+            Path(path).write_text(f"{_identity(command)}\n{error}\n", encoding="utf-8")
+        _log.warning("It failed, and attention runs on Paddle's own operations. %s", error)
+        raise
+    with suppress(OSError):
+        _record(target).unlink()
+
+
+def compile_library(target: Path, command: "Optional[str]" = None) -> None:
+    """Compiles the operator for the Paddle that is installed.
+
+    Raises:
+        OperatorError: with the end of what the compiler said.
+    """
+    command = command or _usable_compiler()
+    sources = sorted(SOURCES.glob("*.cc"))
+    try:
+        extension = importlib.import_module("paddle.utils.cpp_extension").CppExtension(
+            sources=[str(one) for one in sources]
+        )
+    except Exception as error:  # it imports setuptools, which may be missing or too new
+        hint = "pip install setuptools may help"
+        raise OperatorError(f"paddle.utils.cpp_extension cannot be used ({error!r}); {hint}") from None
+    given = extension.extra_compile_args
+    flags = [*(given.get("cxx", []) if isinstance(given, dict) else given), *_FLAGS, *_standard()]
+    includes = [f"-I{folder}" for folder in extension.include_dirs]
+    libraries = [f"{option}{folder}" for folder in extension.library_dirs for option in ("-L", "-Wl,-rpath,")]
+    with tempfile.TemporaryDirectory(prefix="nezha-operator-") as folder:
+        objects = [str(Path(folder) / f"{source.stem}.o") for source in sources]
+        jobs = [[command, *flags, *includes, "-c", str(one), "-o", out] for one, out in zip(sources, objects)]
+        with ThreadPoolExecutor(max(1, os.cpu_count() or 1)) as pool:
+            list(pool.map(_run, jobs))
+        _run(
+            [
+                command,
+                "-shared",
+                *objects,
+                "-o",
+                str(target),
+                *libraries,
+                *extension.extra_link_args,
+                *_openmp(extension),
+            ]
+        )
+
+
+def _standard() -> "list[str]":
+    # What Paddle's headers are written in: C++14 for 2.6, C++17 since 3.0.
+    return [
+        "-std=gnu++14" if int(paddle.__version__.split(".")[0]) == 2 else "-std=gnu++17",
+        "-D_GLIBCXX_USE_CXX11_ABI=1",
+    ]
+
+
+def _openmp(extension: object) -> "list[str]":
+    """Paddle's own OpenMP, so that one number of threads holds for both. Where it brings none, the compiler's."""
+    for folder in getattr(extension, "library_dirs", []):
+        if (Path(folder) / "libiomp5.so").is_file():
+            return ["-Wl,--no-as-needed", "-l:libiomp5.so"]
+    return ["-fopenmp"]
+
+
+def _run(command: "list[str]") -> None:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=60 * _MINUTES)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise OperatorError(f"{command[0]} could not be run: {error}") from None
+    if done.returncode:
+        said = "\n".join((done.stderr or done.stdout).strip().splitlines()[-12:])
+        raise OperatorError(f"{command[0]} ended with {done.returncode}:\n{said}")
+
+
+def _try(path: Path) -> None:
+    """Loads a new library in another process and compares its numbers there, in every instruction set."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "paddle_nezha.operator.trial", str(path)],
+            capture_output=True, text=True, errors="replace", timeout=60 * _MINUTES,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), SWITCH: "0"},
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise OperatorError("the compiled library did not end its trial") from None
+    if done.returncode:
+        said = "\n".join((done.stderr or done.stdout).strip().splitlines()[-6:])
+        raise OperatorError(f"the compiled library failed its trial ({done.returncode}):\n{said}")
+
+
+def _identity(command: str) -> str:
+    """A compiler by path and first line of its version: a record of failure holds for it alone."""
+    with suppress(OSError, subprocess.TimeoutExpired):
+        done = subprocess.run([command, "--version"], capture_output=True, text=True, errors="replace", timeout=60)
+        return f"{command} {(done.stdout.splitlines() or ['?'])[0]}"
+    return command
+
+
+def _in_a_data_worker() -> bool:
+    return paddle.io.get_worker_info() is not None or bool(getattr(multiprocessing.current_process(), "daemon", False))

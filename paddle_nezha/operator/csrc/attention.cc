@@ -1,0 +1,224 @@
+// Which instruction set runs, what is kept between calls, and how a call is cut into items.
+
+#include "attention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "running.h"
+
+namespace nezha {
+namespace {
+
+// The best first.
+std::vector<const InstructionSet*> find_sets() {
+  std::vector<const InstructionSet*> sets;
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  const bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  if (has_avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+    sets.push_back(&avx512);
+  if (has_avx2) sets.push_back(&avx2);
+#endif
+  sets.push_back(&portable);
+  return sets;
+}
+const std::vector<const InstructionSet*>& runnable_sets() {
+  static const std::vector<const InstructionSet*> sets = find_sets();
+  return sets;
+}
+
+template <class T>
+const Kernels<T>& kernels_of(const InstructionSet& set);
+template <>
+const Kernels<float>& kernels_of<float>(const InstructionSet& set) {
+  return set.single;
+}
+template <>
+const Kernels<double>& kernels_of<double>(const InstructionSet& set) {
+  return set.twofold;
+}
+
+// Memory aligned to a cache line, which is also the widest vector.
+template <class T>
+class Block {
+ public:
+  explicit Block(size_t count) : bytes_(count * sizeof(T)), raw_(new char[bytes_ + 63]) {
+    const uintptr_t at = reinterpret_cast<uintptr_t>(raw_.get());
+    data_ = reinterpret_cast<T*>(raw_.get() + (64 - at % 64) % 64);
+  }
+  T* data() const { return data_; }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  size_t bytes_;
+  std::unique_ptr<char[]> raw_;
+  T* data_;
+};
+
+// A thread's scratch, kept for its next call unless it is large.
+template <class T>
+class Scratch {
+ public:
+  T* at_least(size_t count) {
+    if (!block_ || block_->bytes() < count * sizeof(T)) {
+      block_.reset();
+      block_.reset(new Block<T>(count));
+    }
+    return block_->data();
+  }
+  void release() {
+    if (block_ && block_->bytes() > kKept) block_.reset();
+  }
+
+ private:
+  static constexpr size_t kKept = size_t(8) << 20;
+  std::unique_ptr<Block<T>> block_;
+};
+template <class T>
+Scratch<T>& scratch_of_thread() {
+  static thread_local Scratch<T> scratch;
+  return scratch;
+}
+
+// The sinusoid tables in the order an instruction set reads them: one per shape met, some tens of kilobytes each.
+template <class T>
+const T* fixed_tables(const InstructionSet& set, int reach, int head_size) {
+  static std::mutex mutex;
+  static std::map<std::tuple<const InstructionSet*, int, int>, std::unique_ptr<Block<T>>> kept;
+  const std::lock_guard<std::mutex> lock(mutex);
+  std::unique_ptr<Block<T>>& block = kept[std::make_tuple(&set, reach, head_size)];
+  if (!block) {
+    const Kernels<T>& kernels = kernels_of<T>(set);
+    block.reset(new Block<T>(kernels.fixed_size(reach, head_size)));
+    kernels.make_fixed(reach, head_size, block->data());
+  }
+  return block->data();
+}
+
+template <class T>
+int64_t length_of(const Call<T>& call, int64_t sequence) {
+  return call.starts[sequence + 1] - call.starts[sequence];
+}
+
+// Items, the longest first. With few heads the queries of each are shared out, if `pieces` of them are wanted.
+template <class T>
+std::vector<Item> items_of(const Call<T>& call, int64_t wanted) {
+  std::vector<Item> items;
+  const int64_t heads = std::max<int64_t>(1, call.sequences * call.heads);
+  const int64_t parts = std::max<int64_t>(1, (wanted + heads - 1) / heads);
+  std::vector<int64_t> order(static_cast<size_t>(call.sequences));
+  for (int64_t s = 0; s < call.sequences; s++) order[static_cast<size_t>(s)] = s;
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int64_t a, int64_t b) { return length_of(call, a) > length_of(call, b); });
+  for (const int64_t sequence : order) {
+    const int64_t length = length_of(call, sequence);
+    // A part packs keys and values anew: no shorter than what makes that small beside its own work.
+    const int64_t size = std::max<int64_t>(192, (length + parts - 1) / parts);
+    for (int head = 0; head < call.heads; head++)
+      for (int64_t first = 0; first < length; first += size)
+        items.push_back({sequence, head, first, std::min(length, first + size)});
+  }
+  return items;
+}
+
+template <class T>
+size_t scratch_needed(const Kernels<T>& kernels, const Call<T>& call, bool backward) {
+  int64_t longest = 0;
+  for (int64_t s = 0; s < call.sequences; s++) longest = std::max(longest, length_of(call, s));
+  return kernels.scratch_size(call, longest, backward);
+}
+
+// The tables of a call: `learned` holds them where they were made for it.
+template <class T>
+const T* tables_of(const InstructionSet& set, const Call<T>& call, std::unique_ptr<Block<T>>* learned) {
+  if (call.encoding == Encoding::absolute) return nullptr;
+  if (call.encoding == Encoding::functional_relative) return fixed_tables<T>(set, call.reach, call.head_size);
+  const Kernels<T>& kernels = kernels_of<T>(set);
+  learned->reset(new Block<T>(kernels.learned_size(call)));
+  kernels.make_learned(call, (*learned)->data());
+  return (*learned)->data();
+}
+
+}  // namespace
+
+std::string runnable_names() {
+  std::string names;
+  for (const InstructionSet* set : runnable_sets()) names += (names.empty() ? "" : ", ") + std::string(set->name);
+  return names;
+}
+
+const InstructionSet& chosen_set() {
+  const char* wanted = std::getenv("PADDLE_NEZHA_ISA");
+  if (wanted == nullptr || *wanted == 0) return *runnable_sets().front();
+  for (const InstructionSet* set : runnable_sets())
+    if (std::strcmp(set->name, wanted) == 0) return *set;
+  throw std::invalid_argument("PADDLE_NEZHA_ISA must name an instruction set that this processor runs (" +
+                              runnable_names() + "), but is '" + wanted + "': unset it to take the first of these.");
+}
+
+template <class T>
+void run_forward(const Call<T>& call, const Parallel& parallel) {
+  const InstructionSet& set = chosen_set();
+  const Kernels<T>& kernels = kernels_of<T>(set);
+  std::unique_ptr<Block<T>> learned;
+  const T* fixed = tables_of(set, call, &learned);
+  // Four items a thread even out what differs between them.
+  const std::vector<Item> items = items_of(call, parallel.threads > 1 ? 4 * parallel.threads : 1);
+  const size_t needed = scratch_needed(kernels, call, false);
+  parallel.run(static_cast<int64_t>(items.size()), [&](int64_t i) {
+    Scratch<T>& scratch = scratch_of_thread<T>();
+    kernels.forward(call, items[static_cast<size_t>(i)], fixed, scratch.at_least(needed));
+    scratch.release();
+  });
+}
+
+template <class T>
+void run_backward(const Call<T>& call, T* grad_tables, const Parallel& parallel) {
+  const InstructionSet& set = chosen_set();
+  const Kernels<T>& kernels = kernels_of<T>(set);
+  std::unique_ptr<Block<T>> learned;
+  const T* fixed = tables_of(set, call, &learned);
+  const std::vector<Item> items = items_of(call, 1);
+  const size_t needed = scratch_needed(kernels, call, true), count = items.size();
+  if (call.encoding != Encoding::parametric_relative) {
+    parallel.run(static_cast<int64_t>(count), [&](int64_t i) {
+      Scratch<T>& scratch = scratch_of_thread<T>();
+      kernels.backward(call, items[static_cast<size_t>(i)], fixed, scratch.at_least(needed), nullptr);
+      scratch.release();
+    });
+    return;
+  }
+  // The gradient of the tables is a sum over all items: in groups that do not depend on the number of threads, each
+  // in order, so that the result does not either.
+  const size_t size = 2 * (2 * static_cast<size_t>(call.reach) + 1) * static_cast<size_t>(call.head_size);
+  const size_t groups = std::max<size_t>(1, std::min<size_t>(count, 32));
+  std::vector<T> sums(groups * size, T(0));
+  parallel.run(static_cast<int64_t>(groups), [&](int64_t g) {
+    const size_t group = static_cast<size_t>(g);
+    Scratch<T>& scratch = scratch_of_thread<T>();
+    for (size_t i = group; i < count; i += groups)
+      kernels.backward(call, items[i], fixed, scratch.at_least(needed), &sums[group * size]);
+    scratch.release();
+  });
+  std::fill(grad_tables, grad_tables + size, T(0));
+  for (size_t group = 0; group < groups; group++)
+    for (size_t i = 0; i < size; i++) grad_tables[i] += sums[group * size + i];
+}
+
+template void run_forward<float>(const Call<float>&, const Parallel&);
+template void run_forward<double>(const Call<double>&, const Parallel&);
+template void run_backward<float>(const Call<float>&, float*, const Parallel&);
+template void run_backward<double>(const Call<double>&, double*, const Parallel&);
+
+}  // namespace nezha

@@ -1,0 +1,78 @@
+// Attention with relative positions on processors: what a call is made of. Knows no Paddle and no thread library.
+//
+// With q, k, v of one head [L, D], the table A [R, D], R = 2m + 1, and r = clip(t - f, -m, m) + m for query f and key t:
+//
+//     scores   s_ft = q_f . (k_t + A[r]) / sqrt(D)        hidden keys are left out
+//     context  c_f  = sum_t softmax(s)_ft (v_t + A[r])
+//
+// Nothing of size L x L is kept: a block of queries at a time, whose scores stay in the cache. The backward computes the
+// probabilities again from the log-sum-exp of each row.
+//
+// Even/odd folding. For the sinusoid table and the angles w_k = 10000^(-2k/D), rotating q by m w_k makes column m + t of
+// q A^T equal to E(t) + O(t) and column m - t equal to E(t) - O(t), t = 0 .. m, with E a product over the D/2 cosines
+// cos(t w_k) and O over the sines: half the work of the plain product, and exact. The value side is the transpose.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace nezha {
+
+enum class Encoding : int { absolute = 0, functional_relative = 1, parametric_relative = 2 };
+
+// One call. `T` is float or double; every array is contiguous. N = heads * head_size.
+template <class T>
+struct Call {
+  const T* qkv;            // [tokens, 3 N]: queries, keys, values
+  const uint8_t* visible;  // [tokens]: 0 hides a token as a key (it is still computed as a query)
+  const int32_t* starts;   // [sequences + 1]: sequence s is the tokens starts[s] .. starts[s + 1] - 1
+  const T* tables;         // [2, R, D]: of keys and of values, under learned positions; otherwise not read
+  int64_t tokens, sequences;
+  int heads, head_size, reach;  // head_size D is even; reach is m
+  Encoding encoding;
+  double dropout;  // probability with which a probability is dropped; the mask follows from the seed alone
+  uint64_t seed;
+  // forward
+  T* out;          // [tokens, N]
+  T* log_sum_exp;  // [heads, tokens]: read by the backward too; -inf for a query that sees no key
+  // backward
+  const T* grad_out;  // [tokens, N]
+  T* grad_qkv;        // [tokens, 3 N]
+};
+
+// The queries first .. last - 1 of one head of one sequence, counted within the sequence.
+struct Item {
+  int64_t sequence;
+  int head;
+  int64_t first, last;
+};
+
+// The kernels of one instruction set.
+template <class T>
+struct Kernels {
+  // Tables that depend on (reach, head_size) alone. `fixed` of the calls below.
+  size_t (*fixed_size)(int reach, int head_size);
+  void (*make_fixed)(int reach, int head_size, T* fixed);
+  // Learned tables in the order the products read them, made once for a call and handed over as `fixed`.
+  size_t (*learned_size)(const Call<T>&);
+  void (*make_learned)(const Call<T>&, T* learned);
+  // Elements of scratch that an item of a sequence of this length needs. Scratch is aligned to 64 bytes.
+  size_t (*scratch_size)(const Call<T>&, int64_t length, bool backward);
+  void (*forward)(const Call<T>&, const Item&, const T* fixed, T* scratch);
+  // `grad_tables` [2, R, D] is added to under learned positions, null otherwise. The item holds all queries.
+  void (*backward)(const Call<T>&, const Item&, const T* fixed, T* scratch, T* grad_tables);
+};
+
+struct InstructionSet {
+  const char* name;
+  Kernels<float> single;
+  Kernels<double> twofold;
+};
+
+// Compiled from the same source, one file each.
+#if defined(__x86_64__)
+extern const InstructionSet avx512, avx2;
+#endif
+extern const InstructionSet portable;
+
+}  // namespace nezha
