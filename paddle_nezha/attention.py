@@ -6,59 +6,21 @@
   where probabilities are asked for, and where no compiler is.
 """
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import Optional
 
 from paddle_nezha import operator
-from paddle_nezha._paddle import F, Tensor, is_eager, nn, paddle, plain_python, traced_whole
+from paddle_nezha._paddle import Tensor, is_eager, nn, paddle, plain_python, traced_whole
 from paddle_nezha.config import NeZhaConfig
-from paddle_nezha.layers import embedding, layer_norm, linear
+from paddle_nezha.forms import FORM_VARIABLE, FORMS, forced_form, using_form, why_no_operators
+from paddle_nezha.layers import embedding, is_plain, layer_norm, linear, residual_norm
 from paddle_nezha.native import relative_attention, table_like
 from paddle_nezha.padding import Sequences
 
-FORMS = ("operator", "blocked", "dense")
-FORM_VARIABLE = "PADDLE_NEZHA_ATTENTION"
-_CHOICES = (*FORMS, "native")
-_forced: "ContextVar[Optional[str]]" = ContextVar("forced", default=None)
+
+__all__ = ["FORMS", "FORM_VARIABLE", "NeZhaAttention", "attention_form", "using_form", "why_not_operator"]
 
 
 # ---- the choice
-
-
-@contextmanager
-def using_form(form: Optional[str]) -> "Iterator[None]":
-    """Within the block attention is computed in this form, whatever would be chosen.
-
-    Args:
-        form: "operator" (in traced graphs too; an error where it cannot run), "blocked", "dense", or "native" for
-            either of these two. A call that a native form cannot serve takes the other. None leaves the choice free.
-
-    Raises:
-        ValueError: another name.
-    """
-    token = _forced.set(None if form is None else _known(form, "form"))
-    try:
-        yield
-    finally:
-        _forced.reset(token)
-
-
-def _known(form: str, what: str) -> str:
-    if form not in _CHOICES:
-        raise ValueError(
-            f"{what} must be one of {', '.join(_CHOICES)}, but is {form!r}: leave it out to let it be chosen."
-        )
-    return form
-
-
-@plain_python
-def forced_form() -> Optional[str]:
-    """The form that `using_form` or PADDLE_NEZHA_ATTENTION asks for, or None."""
-    form, named = _forced.get(), os.environ.get(FORM_VARIABLE, "")
-    return form or (_known(named, FORM_VARIABLE) if named else None)
 
 
 @plain_python
@@ -75,9 +37,7 @@ def why_not_operator(like: Tensor, head_size: int, visible: Optional[Tensor], wa
         return "the mask is one of pairs of positions, not of keys"
     if not operator.fits(like.dtype, head_size):
         return f"it computes in float32 and float64 with heads of at most 256, not {like.dtype} with {head_size}"
-    if is_eager() and not like.place.is_cpu_place():
-        return f"it runs on processors, and the model is on {like.place}"
-    return operator.unavailable()
+    return why_no_operators(like)
 
 
 @plain_python
@@ -101,25 +61,20 @@ def attention_form(like: Tensor, head_size: int, visible: Optional[Tensor], want
 # ---- query, key and value as one product
 
 
-def _projected(hidden_states: Tensor, layers: "tuple[nn.Linear, ...]") -> Tensor:
-    """[..., N] to [..., 3N]: what query, key and value give, side by side.
+def _projected(hidden_states: Tensor, layers: "tuple[nn.Linear, ...]") -> "tuple[Tensor, Optional[Tensor]]":
+    """[..., N] to [..., 3N], what query, key and value give side by side, and the biases [3N] still to be added to it.
 
-    The weights are joined at each call. Kept, they could not be known to be fresh: Paddle counts no change that an
-    optimizer, `set_value` or `set_state_dict` makes (`inplace_version` stays, measured on 2.6.2 and 3.3.1).
+    Many tokens make one product of the joined weights; few are joined behind three products, which moves less memory.
+    The weights are joined at each call: kept, they could not be known to be fresh, for Paddle counts no change that an
+    optimizer, `set_value` or `set_state_dict` makes (`inplace_version` stays; measured on 2.6.2 and 3.3.1).
     """
-    if not all(_is_plain(layer) for layer in layers):  # wrapped, adapted or observed: let them do it themselves
-        return paddle.concat([layer(hidden_states) for layer in layers], -1)
-    return F.linear(hidden_states, *_join(layers))
-
-
-def _join(layers: "tuple[nn.Linear, ...]") -> "tuple[Tensor, Tensor]":
-    return paddle.concat([layer.weight for layer in layers], 1), paddle.concat([layer.bias for layer in layers])
-
-
-def _is_plain(layer: nn.Layer) -> bool:
-    return type(layer) is nn.Linear and not (
-        layer._forward_pre_hooks or layer._forward_post_hooks or layer.bias is None
-    )
+    if not all(is_plain(layer, nn.Linear) for layer in layers):  # wrapped, adapted or watched: they do it themselves
+        return paddle.concat([layer(hidden_states) for layer in layers], -1), None
+    bias = paddle.concat([layer.bias for layer in layers])
+    width = hidden_states.shape[-1]
+    if not is_eager() or hidden_states.size > width * width:
+        return paddle.matmul(hidden_states, paddle.concat([layer.weight for layer in layers], 1)), bias
+    return paddle.concat([paddle.matmul(hidden_states, layer.weight) for layer in layers], -1), bias
 
 
 # ---- the layer
@@ -144,6 +99,7 @@ class NeZhaAttention(nn.Layer):
             rows = 2 * config.max_relative_position + 1
             self.relative_key = embedding(config, rows, config.head_size)
             self.relative_value = embedding(config, rows, config.head_size)
+        self.joined: Optional[nn.Linear] = None  # made by `join_projections`
         self.layer_norm = layer_norm(config)
         self.output_dropout = nn.Dropout(config.hidden_dropout_prob)
 
@@ -169,7 +125,23 @@ class NeZhaAttention(nn.Layer):
             context, probs = self._by_operator(hidden_states, visible, sequences), None
         else:
             context, probs = self._natively(hidden_states, visible, output_attentions, sequences, form)
-        return self.layer_norm(hidden_states + self.output_dropout(self.dense(context))), probs
+        return residual_norm(context, self.dense, self.output_dropout, hidden_states, self.layer_norm), probs
+
+    def join_projections(self) -> None:
+        """Joins query, key and value for good, for a model that is only to be exported with the operator.
+
+        As operations of the graph the joining would be done again at each run (Paddle 3.3.1), or crash a pass of
+        Paddle Inference that looks for what made the parts (`seqpool_cvm_concat_fuse_pass` of 2.6.2). Layers that are
+        not plain stay as they are: of those it is the results that are joined.
+        """
+        layers = (self.query, self.key, self.value)
+        if all(is_plain(layer, nn.Linear) for layer in layers):
+            weight = paddle.concat([layer.weight for layer in layers], 1)
+            bias = paddle.concat([layer.bias for layer in layers])
+            self.joined = nn.Linear(*weight.shape)
+            self.joined.to(dtype=weight.dtype)
+            self.joined.weight.set_value(weight)
+            self.joined.bias.set_value(bias)
 
     @property
     def _dropout(self) -> float:
@@ -177,7 +149,10 @@ class NeZhaAttention(nn.Layer):
 
     def _by_operator(self, hidden_states: Tensor, visible: Optional[Tensor], sequences: Optional[Sequences]) -> Tensor:
         """Context [..., N]."""
-        qkv = _projected(hidden_states, (self.query, self.key, self.value))
+        if self.joined is None:
+            qkv, bias = _projected(hidden_states, (self.query, self.key, self.value))
+        else:
+            qkv, bias = paddle.matmul(hidden_states, self.joined.weight), self.joined.bias
         encoding, tables = self.config.position_encoding, None
         if encoding == "parametric_relative":
             tables = paddle.stack([self.relative_key.weight, self.relative_value.weight]).astype(qkv.dtype)
@@ -186,6 +161,7 @@ class NeZhaAttention(nn.Layer):
             None if visible is None else visible.squeeze([1, 2]),
             None if sequences is None else sequences.starts,
             heads=self.config.num_attention_heads,
+            bias=bias,
             max_relative_position=0 if encoding == "absolute" else self.config.max_relative_position,
             tables=tables,
             dropout=self._dropout,

@@ -7,8 +7,10 @@ row of an embedding is zeroed.
 import math
 from typing import Callable
 
+from paddle_nezha import operator
 from paddle_nezha._paddle import F, Tensor, is_eager, nn, paddle
 from paddle_nezha.config import NeZhaConfig
+from paddle_nezha.forms import by_operators
 
 
 def _normal(config: NeZhaConfig) -> "paddle.ParamAttr":
@@ -43,6 +45,32 @@ class LayerNorm(nn.LayerNorm):
             row = paddle.reshape(x, [-1, weight.shape[0]])[0].astype(weight.dtype)
             weight = paddle.where(paddle.zeros(weight.shape, dtype="bool"), row, weight)
         return F.layer_norm(x, self._normalized_shape, weight, self.bias, self._epsilon)
+
+
+def is_plain(layer: nn.Layer, kind: type) -> bool:
+    """Whether a layer is just what its class says, so that its parameters are all it does: of no other class, watched by
+    no hook, with a bias."""
+    hooked = layer._forward_pre_hooks or layer._forward_post_hooks
+    return type(layer) is kind and not hooked and getattr(layer, "bias", True) is not None
+
+
+def residual_norm(x: Tensor, dense: nn.Linear, dropout: nn.Dropout, residual: Tensor, norm: LayerNorm) -> Tensor:
+    """``norm(residual + dropout(dense(x)))``: by the operator that does all but the product in one pass, where it can run."""
+    plain = is_plain(dense, nn.Linear) and is_plain(dropout, nn.Dropout) and is_plain(norm, LayerNorm)
+    if plain and norm.weight is not None and by_operators(residual):
+        drop = dropout.p if dropout.training else 0.0
+        product = paddle.matmul(x, dense.weight)
+        return operator.residual_norm(
+            product, residual, dense.bias, norm.weight, norm.bias, norm._epsilon, dropout=drop
+        )
+    return norm(residual + dropout(dense(x)))
+
+
+def activated(x: Tensor, dense: nn.Linear, activation: "Callable[[Tensor], Tensor]") -> Tensor:
+    """``activation(dense(x))``: bias and the exact GELU by an operator, where it can run."""
+    if activation is _gelu_erf and is_plain(dense, nn.Linear) and by_operators(x):
+        return operator.gelu(paddle.matmul(x, dense.weight), dense.bias)
+    return activation(dense(x))
 
 
 def layer_norm(config: NeZhaConfig) -> LayerNorm:

@@ -31,7 +31,7 @@ from paddle_nezha.inputs import (
     visible_keys,
     warn_caller,
 )
-from paddle_nezha.layers import ACTIVATION_FUNCTIONS, embedding, layer_norm, linear
+from paddle_nezha.layers import ACTIVATION_FUNCTIONS, activated, embedding, layer_norm, linear, residual_norm
 from paddle_nezha.outputs import BaseModelOutputWithPoolingAndCrossAttentions, ModelOutput
 from paddle_nezha.pretrained import PretrainedLayer
 
@@ -86,8 +86,8 @@ class NeZhaLayer(nn.Layer):
     ) -> "tuple[Tensor, Optional[Tensor]]":
         """As `NeZhaAttention.forward`."""
         attended, probs = self.attention(hidden_states, visible, output_attentions)
-        fed_forward = self.ffn_output(self.activation(self.ffn(attended)))
-        return self.layer_norm(attended + self.dropout(fed_forward)), probs
+        inner = activated(attended, self.ffn, self.activation)
+        return residual_norm(inner, self.ffn_output, self.dropout, attended, self.layer_norm), probs
 
 
 class NeZhaEncoder(nn.Layer):

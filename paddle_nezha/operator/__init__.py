@@ -1,7 +1,7 @@
-"""Attention as one operator in C++: scores never leave the processor's cache, and nothing has size L x L.
+"""A layer in C++: attention whose scores never leave the processor's cache, and what lies between the products.
 
 It is compiled when first needed (`building`) and runs on processors, in float32 and float64, in eager mode and in
-traced graphs. `csrc/attention.h` says what it computes. Threads are Paddle's; the instruction set is the best the
+traced graphs. `csrc/attention.h` and `csrc/layer.h` say what it computes. Threads are Paddle's; the instruction set is the best the
 processor has, or the one that PADDLE_NEZHA_ISA names: avx512, avx2 or portable.
 """
 
@@ -14,7 +14,17 @@ from paddle_nezha._paddle import Tensor, load_operators, paddle, plain_python, r
 
 from .building import OperatorError, existing, library, outlook
 
-__all__ = ["OperatorError", "describe", "fits", "instruction_set", "load", "packed_attention", "unavailable"]
+__all__ = [
+    "OperatorError",
+    "describe",
+    "fits",
+    "gelu",
+    "instruction_set",
+    "load",
+    "packed_attention",
+    "residual_norm",
+    "unavailable",
+]
 
 _LARGEST_HEAD = 256
 _lock = threading.Lock()
@@ -92,6 +102,7 @@ def packed_attention(
     starts: Optional[Tensor] = None,
     *,
     heads: int,
+    bias: Optional[Tensor] = None,
     max_relative_position: int = 0,
     tables: Optional[Tensor] = None,
     dropout: float = 0.0,
@@ -103,6 +114,7 @@ def packed_attention(
             D = N / heads is even and at most 256.
         visible: bool [B, L] or [tokens]; False hides a token as a key. None shows all.
         starts: int32 [sequences + 1], with [tokens, 3N] alone: sequence s is the tokens starts[s] .. starts[s + 1] - 1.
+        bias: [3N], added to qkv; None is none.
         max_relative_position: m of the sinusoid table (or of `tables`); 0 leaves the relative part out.
         tables: [2, 2m + 1, D], learned tables of keys and of values in place of the sinusoid one.
         dropout: probability with which a probability is dropped, drawn from Paddle's generator.
@@ -113,18 +125,66 @@ def packed_attention(
     Raises:
         OperatorError: there is no operator here.
     """
-    reason = unavailable()
-    if reason is not None:
-        raise OperatorError(f"The attention operator cannot run: {reason}.")
-    # New seeds for each call; the mask follows from them, in the backward too. (Paddle's randint ends at 32 bits.)
-    seed = paddle.randint(-(1 << 31), (1 << 31) - 1, [2], dtype="int64") if dropout else None
+    _require()
+    bias = paddle.zeros(qkv.shape[-1:], qkv.dtype) if bias is None else bias
     settings = {"heads": heads, "max_relative_position": max_relative_position, "dropout": float(dropout)}
-    given = {"QKV": qkv, **({} if tables is None else {"Tables": tables})}
-    given.update({"Visible@OPTIONAL": visible, "Starts@OPTIONAL": starts, "Seed@OPTIONAL": seed})
+    given = {"QKV": qkv, "Bias": bias, **({} if tables is None else {"Tables": tables})}
+    given.update({"Visible@OPTIONAL": visible, "Starts@OPTIONAL": starts, "Seed@OPTIONAL": _seed(dropout)})
     name = "nezha_attention" if tables is None else "nezha_attention_learned"
     return run_operator(name, given, settings, ("Out", "LogSumExp"))[0]
 
 
-def fits(dtype: object, head_size: int) -> bool:
-    """Whether the operator computes in this dtype and head size."""
+def gelu(x: Tensor, bias: Tensor) -> Tensor:
+    """The exact GELU of ``x + bias`` in one pass: x [..., W], bias [W]; float32 or float64, on a CPU.
+
+    Raises:
+        OperatorError: there is no operator here.
+    """
+    _require()
+    return run_operator("nezha_gelu", {"X": x, "Bias": bias}, {}, ("Out",))[0]
+
+
+def residual_norm(
+    x: Tensor,
+    residual: Tensor,
+    bias: Tensor,
+    weight: Tensor,
+    shift: Tensor,
+    epsilon: float,
+    dropout: float = 0.0,
+) -> Tensor:
+    """``LayerNorm(residual + dropout(x + bias))`` in one pass, with `weight` and `shift` as LayerNorm's own.
+
+    Its gradients are right whatever is asked for, which those of Paddle's LayerNorm on a CPU are not.
+
+    Args:
+        x, residual: [..., W]; float32 or float64, on a CPU. bias, weight, shift: [W].
+        epsilon: rounded to float32, as Paddle rounds it.
+
+    Returns:
+        [..., W].
+
+    Raises:
+        OperatorError: there is no operator here.
+    """
+    _require()
+    given = {"X": x, "Residual": residual, "Bias": bias, "Weight": weight, "Shift": shift}
+    settings = {"epsilon": float(epsilon), "dropout": float(dropout)}
+    outputs = ("Out", "Mean", "Inverse")
+    return run_operator("nezha_norm", {**given, "Seed@OPTIONAL": _seed(dropout)}, settings, outputs)[0]
+
+
+def _require() -> None:
+    reason = unavailable()
+    if reason is not None:
+        raise OperatorError(f"The operators cannot run: {reason}.")
+
+
+def _seed(dropout: float) -> Optional[Tensor]:
+    """New for each call; the mask follows from it, in the backward too. (Paddle's randint ends at 32 bits.)"""
+    return paddle.randint(-(1 << 31), (1 << 31) - 1, [2], dtype="int64") if dropout else None
+
+
+def fits(dtype: object, head_size: int = 2) -> bool:
+    """Whether the operators compute in this dtype and head size."""
     return dtype in (paddle.float32, paddle.float64) and head_size % 2 == 0 and head_size <= _LARGEST_HEAD

@@ -27,7 +27,14 @@ def main() -> None:
         for dtype, limit in (("float64", 1e-12), ("float32", 1e-4)):
             given = paddle.to_tensor(qkv.astype(dtype), stop_gradient=False)
             settings = {"heads": _HEADS, "max_relative_position": _REACH, "dropout": 0.0}
-            inputs = {"QKV": given, "Visible@OPTIONAL": None, "Starts@OPTIONAL": None, "Seed@OPTIONAL": None}
+            bias = paddle.zeros([3 * _HEADS * _SIZE], dtype)
+            inputs = {
+                "QKV": given,
+                "Bias": bias,
+                "Visible@OPTIONAL": None,
+                "Starts@OPTIONAL": None,
+                "Seed@OPTIONAL": None,
+            }
             out = run_operator("nezha_attention", inputs, settings, ("Out", "LogSumExp"))[0]
             out.backward(paddle.to_tensor(grad.astype(dtype)))
             for what, got, truth in (("context", out.numpy(), context), ("gradient", given.grad.numpy(), slope)):

@@ -24,6 +24,7 @@ enum class Encoding : int { absolute = 0, functional_relative = 1, parametric_re
 template <class T>
 struct Call {
   const T* qkv;            // [tokens, 3 N]: queries, keys, values
+  const T* bias;           // [3 N], added to them
   const uint8_t* visible;  // [tokens]: 0 hides a token as a key (it is still computed as a query)
   const int32_t* starts;   // [sequences + 1]: sequence s is the tokens starts[s] .. starts[s + 1] - 1
   const T* tables;         // [2, R, D]: of keys and of values, under learned positions; otherwise not read
@@ -46,33 +47,5 @@ struct Item {
   int head;
   int64_t first, last;
 };
-
-// The kernels of one instruction set.
-template <class T>
-struct Kernels {
-  // Tables that depend on (reach, head_size) alone. `fixed` of the calls below.
-  size_t (*fixed_size)(int reach, int head_size);
-  void (*make_fixed)(int reach, int head_size, T* fixed);
-  // Learned tables in the order the products read them, made once for a call and handed over as `fixed`.
-  size_t (*learned_size)(const Call<T>&);
-  void (*make_learned)(const Call<T>&, T* learned);
-  // Elements of scratch that an item of a sequence of this length needs. Scratch is aligned to 64 bytes.
-  size_t (*scratch_size)(const Call<T>&, int64_t length, bool backward);
-  void (*forward)(const Call<T>&, const Item&, const T* fixed, T* scratch);
-  // `grad_tables` [2, R, D] is added to under learned positions, null otherwise. The item holds all queries.
-  void (*backward)(const Call<T>&, const Item&, const T* fixed, T* scratch, T* grad_tables);
-};
-
-struct InstructionSet {
-  const char* name;
-  Kernels<float> single;
-  Kernels<double> twofold;
-};
-
-// Compiled from the same source, one file each.
-#if defined(__x86_64__)
-extern const InstructionSet avx512, avx2;
-#endif
-extern const InstructionSet portable;
 
 }  // namespace nezha

@@ -13,6 +13,8 @@ namespace {
 
 // ---- sizes
 
+constexpr int64_t kMostRows = 48;  // queries of a block, at most
+
 template <class T>
 struct Sizes {
   static constexpr int n = lanes<T>();
@@ -33,7 +35,7 @@ struct Sizes {
     half_vectors = half / n;
     keys = rounded_up(length, n);
     // Scores of a block: a few hundred KiB, which stays in the second cache.
-    rows = most<int64_t>(12, least<int64_t>(48, (int64_t(1) << 19) / static_cast<int64_t>(sizeof(T)) / most<int64_t>(1, keys) / 12 * 12));
+    rows = most<int64_t>(12, least<int64_t>(kMostRows, (int64_t(1) << 19) / static_cast<int64_t>(sizeof(T)) / most<int64_t>(1, keys) / 12 * 12));
     sides = rounded_up(reach, n);
     strip = rounded_up(2 * reach + 1, n) + 2 * n;
   }
@@ -136,10 +138,10 @@ template <class T>
 void make_learned(const Call<T>& call, T* at) {
   const Learned<T> learned(call, at);
   const T *keys = call.tables, *values = keys + learned.rows * learned.head;
-  pack_transposed(keys, learned.head, learned.rows, learned.head, learned.key_by_column);
-  pack_transposed(values, learned.head, learned.rows, learned.head, learned.value_by_column);
-  pack(keys, learned.head, learned.rows, learned.head, learned.key_by_row);
-  pack(values, learned.head, learned.rows, learned.head, learned.value_by_row);
+  pack_transposed<T>(keys, learned.head, nullptr, learned.rows, learned.head, learned.key_by_column);
+  pack_transposed<T>(values, learned.head, nullptr, learned.rows, learned.head, learned.value_by_column);
+  pack<T>(keys, learned.head, nullptr, learned.rows, learned.head, learned.key_by_row);
+  pack<T>(values, learned.head, nullptr, learned.rows, learned.head, learned.value_by_row);
 }
 
 // ---- dropout
@@ -151,16 +153,16 @@ NEZHA_INLINE uint64_t mixed(uint64_t x) {  // splitmix64 (Steele, Lea and Flood 
   return x ^ (x >> 31);
 }
 
-// What each probability of a row is multiplied by: 0 or 1 / (1 - dropout). A pure function of the seed, the row and the
-// key, so that the backward finds the forward's mask whatever the blocks, the instruction set or the threads.
+// What each element of a row is multiplied by: 0 or 1 / (1 - dropout). A pure function of the seed, the row and the
+// element's place, so that the backward finds the forward's mask whatever the blocks, the instruction set or the threads.
 template <class T>
-void dropout_factors(const Call<T>& call, int64_t row, int64_t keys, T* factors) {
-  const uint64_t key = mixed(mixed(call.seed) + static_cast<uint64_t>(row));
+void dropout_factors(uint64_t seed, double dropout, int64_t row, int64_t width, T* factors) {
+  const uint64_t key = mixed(mixed(seed) + static_cast<uint64_t>(row));
   const uint32_t first = static_cast<uint32_t>(key), second = static_cast<uint32_t>(key >> 32);
-  const double level = call.dropout * 4294967296.0;
+  const double level = dropout * 4294967296.0;
   const uint32_t threshold = level >= 4294967295.0 ? 4294967295u : static_cast<uint32_t>(level);
-  const T kept = call.dropout < 1.0 ? static_cast<T>(1.0 / (1.0 - call.dropout)) : T(0);
-  const uint32_t count = static_cast<uint32_t>(keys);
+  const T kept = dropout < 1.0 ? static_cast<T>(1.0 / (1.0 - dropout)) : T(0);
+  const uint32_t count = static_cast<uint32_t>(width);
   for (uint32_t j = 0; j < count; j++) {
     uint32_t x = j * 0x9E3779B1u + first;
     x ^= x >> 16;
@@ -293,77 +295,86 @@ NEZHA_INLINE void gather_margins(int64_t reach, T* strip, T before, T behind) {
   store(last + 1, Vector<T>{});
 }
 
-// Scores to unnormalised probabilities (times the dropout factors, where there are any), in place. `hidden` [keys], 0 or
-// -inf, or null. `bias`: the row's strip of relative scores, or null. `sums`: its strip of what the relative rows are
-// weighed by, or null. Gives the row's sum and its largest score.
-template <class T, bool RELATIVE, bool DROPPED>
-NEZHA_INLINE void probabilities(int64_t query, int64_t reach, int64_t keys, T* x, const T* hidden, const T* bias,
-                                const T* factors, T* sums, int64_t strip, T* total, T* peak) {
+// How many rows take each step together. One row after another, a processor would wait for the sums over a short row; all
+// rows at once, a long row would have left the nearest cache by the next step.
+template <class T>
+NEZHA_INLINE int64_t rows_together(int64_t keys) {
+  return least<int64_t>(8, most<int64_t>(1, 16384 / static_cast<int64_t>(sizeof(T)) / keys));
+}
+
+// A row's largest score. Adds, in place, what hides keys (`hidden` [keys], 0 or -inf, or null) and, within the band, the
+// relative scores (`bias`, the row's strip); the tails' constants stay with the tails.
+template <class T, bool RELATIVE>
+NEZHA_INLINE T largest_score(int64_t query, int64_t reach, int64_t keys, T* x, const T* hidden, const T* bias) {
   constexpr int n = lanes<T>();
   const Band band = RELATIVE ? band_of<T>(query, reach, keys) : Band{keys, keys};
-  const T before = RELATIVE ? bias[n] : T(0), behind = RELATIVE ? bias[n + 2 * reach] : T(0);
   if (hidden)
     for (int64_t j = 0; j < keys; j += n) store(x + j, load(x + j) + load(hidden + j));
-
-  Vector<T> top = all(minus_infinity<T>()), tail_top = top;
-  for (int64_t j = 0; j < band.left; j += n) tail_top = larger<T>(tail_top, load(x + j));
-  top = tail_top + before;
+  Vector<T> top = all(minus_infinity<T>());
+  for (int64_t j = 0; j < band.left; j += n) top = larger<T>(top, load(x + j));
   if (RELATIVE) {
+    top = top + bias[n];
     const T* at = bias + n + reach - query;
     for (int64_t j = band.left; j < band.right; j += n) {
       const Vector<T> score = load(x + j) + load(at + j);
       store(x + j, score);
       top = larger<T>(top, score);
     }
-    tail_top = all(minus_infinity<T>());
-    for (int64_t j = band.right; j < keys; j += n) tail_top = larger<T>(tail_top, load(x + j));
-    top = larger<T>(top, tail_top + behind);
+    Vector<T> last = all(minus_infinity<T>());
+    for (int64_t j = band.right; j < keys; j += n) last = larger<T>(last, load(x + j));
+    top = larger<T>(top, last + bias[n + 2 * reach]);
   }
-  const T largest = Reduce<T>::largest(top);
+  return Reduce<T>::largest(top);
+}
 
+// What a row's tails weigh the first and the last relative row by.
+template <class T>
+struct Tails {
+  T before, behind;
+};
+
+// Scores, as `largest_score` left them, to unnormalised probabilities (times the dropout factors, where there are any), in
+// place. `sums`: the row's strip of what the relative rows are weighed by, its margins not yet gathered. Gives the sum of
+// the row (without dropout) and its tails.
+template <class T, bool RELATIVE, bool DROPPED>
+NEZHA_INLINE T probabilities(int64_t query, int64_t reach, int64_t keys, T* x, T largest, const T* bias, const T* factors,
+                             T* sums, int64_t strip, Tails<T>* tails) {
+  constexpr int n = lanes<T>();
+  const Band band = RELATIVE ? band_of<T>(query, reach, keys) : Band{keys, keys};
   Vector<T> sum{}, dropped{};
-  for (int64_t j = 0; j < band.left; j += n) {
-    Vector<T> e = exponential(load(x + j) + (before - largest));
+  const auto weight = [&](int64_t j, Vector<T> score) {
+    Vector<T> e = exponential(score);
     sum += e;
-    if (DROPPED) dropped += e = e * load(factors + j);
+    if (DROPPED) e *= load(factors + j);
     store(x + j, e);
-  }
+    return e;
+  };
+  const T before = (RELATIVE ? bias[n] : T(0)) - largest;
+  for (int64_t j = 0; j < band.left; j += n) dropped += weight(j, load(x + j) + before);
   if (RELATIVE) {
+    tails->before = Reduce<T>::sum(dropped);
     clear(sums, strip);
-    const T dropped_before = Reduce<T>::sum(DROPPED ? dropped : sum);
     T* at = sums + n + reach - query;
-    for (int64_t j = band.left; j < band.right; j += n) {
-      Vector<T> e = exponential(load(x + j) - largest);
-      sum += e;
-      if (DROPPED) e = e * load(factors + j);
-      store(x + j, e);
-      store(at + j, e);
-    }
-    Vector<T> last{};
+    for (int64_t j = band.left; j < band.right; j += n) store(at + j, weight(j, load(x + j) - largest));
+    const T behind = bias[n + 2 * reach] - largest;
     dropped = Vector<T>{};
-    for (int64_t j = band.right; j < keys; j += n) {
-      Vector<T> e = exponential(load(x + j) + (behind - largest));
-      last += e;
-      if (DROPPED) dropped += e = e * load(factors + j);
-      store(x + j, e);
-    }
-    sum += last;
-    gather_margins<T>(reach, sums, dropped_before, Reduce<T>::sum(DROPPED ? dropped : last));
+    for (int64_t j = band.right; j < keys; j += n) dropped += weight(j, load(x + j) + behind);
+    tails->behind = Reduce<T>::sum(dropped);
   }
-  *total = Reduce<T>::sum(sum);
-  *peak = largest;
+  return Reduce<T>::sum(sum);
 }
 
 // The backward's row. In: x scores, y the gradient's products with the values. Out: x the probabilities that weighed the
-// values (with dropout's factors), y the gradient of the scores. `sums` of y, and `value_sums` of x where asked for.
+// values (with dropout's factors), y the gradient of the scores. `sums` of y, and `value_sums` of x where asked for, are
+// strips whose margins are not yet gathered.
 //
 // The row is normalised again, and the mean that a softmax's gradient takes away is summed from the row itself: exp(score -
 // log_sum_exp) alone is off by the rounding of two large numbers where scores are large, and the usual short cut for the
 // mean, the gradient's product with the context, by what the context lost in rounding.
 template <class T, bool RELATIVE, bool DROPPED>
 NEZHA_INLINE void score_gradients(int64_t query, int64_t reach, int64_t keys, T* x, T* y, const T* hidden, const T* bias,
-                                  const T* grad_bias, const T* factors, T log_sum, T* sums, T* value_sums,
-                                  int64_t strip) {
+                                  const T* grad_bias, const T* factors, T log_sum, T* sums, T* value_sums, int64_t strip,
+                                  Tails<T>* tails, Tails<T>* value_tails) {
   constexpr int n = lanes<T>();
   const Band band = RELATIVE ? band_of<T>(query, reach, keys) : Band{keys, keys};
   if (hidden)
@@ -401,7 +412,8 @@ NEZHA_INLINE void score_gradients(int64_t query, int64_t reach, int64_t keys, T*
   };
   for (int64_t j = 0; j < band.left; j += n) gradient(j);
   if (RELATIVE) {
-    const T sum_before = Reduce<T>::sum(sum), value_before = value_sums ? Reduce<T>::sum(value_sum) : T(0);
+    tails->before = Reduce<T>::sum(sum);
+    if (value_sums) value_tails->before = Reduce<T>::sum(value_sum);
     const int64_t shift = n + reach - query;
     clear(sums, strip);
     if (value_sums) clear(value_sums, strip);
@@ -412,8 +424,8 @@ NEZHA_INLINE void score_gradients(int64_t query, int64_t reach, int64_t keys, T*
     }
     sum = value_sum = Vector<T>{};
     for (int64_t j = band.right; j < keys; j += n) gradient(j);
-    gather_margins<T>(reach, sums, sum_before, Reduce<T>::sum(sum));
-    if (value_sums) gather_margins<T>(reach, value_sums, value_before, Reduce<T>::sum(value_sum));
+    tails->behind = Reduce<T>::sum(sum);
+    if (value_sums) value_tails->behind = Reduce<T>::sum(value_sum);
   }
 }
 
@@ -425,6 +437,7 @@ struct Head {
   bool holes;                   // a hidden key before it
   int64_t width;                // N
   const T *query, *key, *value;
+  const T *query_bias, *key_bias, *value_bias;  // [D]
 
   Head(const Call<T>& call, const Item& item) {
     first = call.starts[item.sequence];
@@ -438,6 +451,9 @@ struct Head {
     query = call.qkv + first * 3 * width + static_cast<int64_t>(item.head) * call.head_size;
     key = query + width;
     value = key + width;
+    query_bias = call.bias + static_cast<int64_t>(item.head) * call.head_size;
+    key_bias = query_bias + width;
+    value_bias = key_bias + width;
   }
 };
 
@@ -450,14 +466,14 @@ NEZHA_INLINE const T* hidden_keys(const Call<T>& call, const Head<T>& head, int6
   return hidden;
 }
 
-// rows [count, D], `row` apart, times `scale`, to [count, wide] with zeros behind D.
+// rows [count, D], `row` apart, plus `bias` [D] (or null), times `scale`, to [count, wide] with zeros behind D.
 template <class T>
-NEZHA_INLINE void copy_scaled(const Sizes<T>& z, const T* from, int64_t row, int64_t count, T scale, T* to) {
+NEZHA_INLINE void copy_scaled(const Sizes<T>& z, const T* from, int64_t row, const T* bias, int64_t count, T scale, T* to) {
   constexpr int n = lanes<T>();
   for (int64_t i = 0; i < count; i++, from += row, to += z.wide) {
     int64_t j = 0;
-    for (; j + n <= z.head; j += n) store(to + j, load(from + j) * scale);
-    for (; j < z.head; j++) to[j] = from[j] * scale;
+    for (; j + n <= z.head; j += n) store(to + j, (bias ? load(from + j) + load(bias + j) : load(from + j)) * scale);
+    for (; j < z.head; j++) to[j] = (bias ? from[j] + bias[j] : from[j]) * scale;
     for (; j < z.wide; j++) to[j] = 0;
   }
 }
@@ -468,6 +484,14 @@ NEZHA_INLINE void write_scaled(const Sizes<T>& z, const T* from, T scale, T* to)
   int64_t j = 0;
   for (; j + n <= z.head; j += n) store(to + j, load(from + j) * scale);
   for (; j < z.head; j++) to[j] = from[j] * scale;
+}
+
+template <class T>
+NEZHA_INLINE void add_row(const Sizes<T>& z, const T* row, T* sum) {
+  constexpr int n = lanes<T>();
+  int64_t j = 0;
+  for (; j + n <= z.head; j += n) store(sum + j, load(sum + j) + load(row + j));
+  for (; j < z.head; j++) sum[j] += row[j];
 }
 
 template <class T>
@@ -517,13 +541,13 @@ void forward_of(const Call<T>& call, const Item& item, const T* fixed, T* scratc
     return;
   }
   const int64_t keys = rounded_up(head.keys, n);
-  pack_transposed(head.key, 3 * head.width, head.keys, z.head, at.keys);
-  pack(head.value, 3 * head.width, head.keys, z.head, at.values);
+  pack_transposed(head.key, 3 * head.width, head.key_bias, head.keys, z.head, at.keys);
+  pack(head.value, 3 * head.width, head.value_bias, head.keys, z.head, at.values);
   const T* hidden = hidden_keys(call, head, keys, at.hidden);
   const T scale = static_cast<T>(1.0 / __builtin_sqrt(static_cast<double>(call.head_size)));
   for (int64_t first = item.first; first < item.last; first += z.rows) {
     const int64_t rows = least(z.rows, item.last - first);
-    copy_scaled(z, head.query + first * 3 * head.width, 3 * head.width, rows, scale, at.queries);
+    copy_scaled(z, head.query + first * 3 * head.width, 3 * head.width, head.query_bias, rows, scale, at.queries);
     if (ENCODING == Encoding::functional_relative) strips_of(z, fold, reach, rows, at.queries, at.bias, at.space);
     if (ENCODING == Encoding::parametric_relative) {
       product(rows, vectors_for<T>(learned.rows), z.head, at.queries, z.wide, 1, learned.by_column(learned.key_by_column),
@@ -531,16 +555,27 @@ void forward_of(const Call<T>& call, const Item& item, const T* fixed, T* scratc
       for (int64_t i = 0; i < rows; i++) fill_margins(z, reach, at.bias + i * z.strip);
     }
     product(rows, keys / n, z.head, at.queries, z.wide, 1, {at.keys, z.head, keys / n}, at.scores, z.keys, false);
-    T inverse[48];
-    for (int64_t i = 0; i < rows; i++) {
-      T *x = at.scores + i * z.keys, total, peak;
-      for (int64_t j = head.keys; j < keys; j++) x[j] = minus_infinity<T>();
-      if (DROPPED) dropout_factors(call, (head.first + first + i) * call.heads + item.head, keys, at.factors);
-      probabilities<T, relative, DROPPED>(first + i, reach, keys, x, hidden, at.bias + i * z.strip, at.factors,
-                                          at.sums + i * z.strip, z.strip, &total, &peak);
-      inverse[i] = 1 / total;
-      log_sum_exp[first + i] = peak + logarithm(total);
+    T inverse[kMostRows], largest[kMostRows];
+    Tails<T> tails[kMostRows];
+    const int64_t together = rows_together<T>(keys);
+    for (int64_t start = 0; start < rows; start += together) {
+      const int64_t end = least(start + together, rows);
+      for (int64_t i = start; i < end; i++) {
+        T* x = at.scores + i * z.keys;
+        for (int64_t j = head.keys; j < keys; j++) x[j] = minus_infinity<T>();
+        largest[i] = largest_score<T, relative>(first + i, reach, keys, x, hidden, at.bias + i * z.strip);
+      }
+      for (int64_t i = start; i < end; i++) {
+        if (DROPPED) dropout_factors(call.seed, call.dropout, (head.first + first + i) * call.heads + item.head, keys, at.factors);
+        const T total = probabilities<T, relative, DROPPED>(first + i, reach, keys, at.scores + i * z.keys, largest[i],
+                                                            at.bias + i * z.strip, at.factors, at.sums + i * z.strip,
+                                                            z.strip, &tails[i]);
+        inverse[i] = 1 / total;
+        log_sum_exp[first + i] = largest[i] + logarithm(total);
+      }
     }
+    for (int64_t i = 0; relative && i < rows; i++)
+      gather_margins<T>(reach, at.sums + i * z.strip, tails[i].before, tails[i].behind);
     product(rows, z.head_vectors, head.keys, at.scores, z.keys, 1, {at.values, head.keys, z.head_vectors}, at.context,
             z.wide, false);
     if (ENCODING == Encoding::functional_relative) add_strips(z, fold, reach, rows, at.sums, at.context, at.space);
@@ -554,8 +589,7 @@ void forward_of(const Call<T>& call, const Item& item, const T* fixed, T* scratc
 
 template <class T>
 struct BackwardSpace {
-  T *keys_across, *values_across, *keys, *hidden, *queries, *grads, *query_panels, *grad_panels, *scores, *products, *bias,
-      *grad_bias, *sums, *value_sums, *grad_query, *grad_keys, *grad_values, *factors, *space;
+  T *keys_across, *values_across, *keys, *hidden, *queries, *grads, *query_panels, *grad_panels, *scores, *products, *bias, *grad_strips, *sums, *value_sums, *grad_query, *grad_keys, *grad_values, *factors, *space;
   int64_t size;
   BackwardSpace(const Sizes<T>& z, bool learned, T* at) {
     Pieces<T> pieces(at);
@@ -570,7 +604,7 @@ struct BackwardSpace {
     scores = pieces.take(z.rows * z.keys);
     products = pieces.take(z.rows * z.keys);
     bias = pieces.take(z.rows * z.strip);
-    grad_bias = pieces.take(z.rows * z.strip);
+    grad_strips = pieces.take(z.rows * z.strip);
     sums = pieces.take(z.rows * z.strip);
     value_sums = pieces.take(learned ? z.rows * z.strip : 0);
     grad_query = pieces.take(z.rows * z.wide);
@@ -597,7 +631,7 @@ void add_table_gradient(const Sizes<T>& z, const Learned<T>& learned, int64_t ro
 }
 
 template <class T, Encoding ENCODING, bool DROPPED>
-void backward_of(const Call<T>& call, const Item& item, const T* fixed, T* scratch, T* grad_tables) {
+void backward_of(const Call<T>& call, const Item& item, const T* fixed, T* scratch, T* grad_bias, T* grad_tables) {
   constexpr int n = lanes<T>();
   constexpr bool relative = ENCODING != Encoding::absolute, is_learned = ENCODING == Encoding::parametric_relative;
   const Head<T> head(call, item);
@@ -612,6 +646,7 @@ void backward_of(const Call<T>& call, const Item& item, const T* fixed, T* scrat
   T* grad_query = call.grad_qkv + head.first * 3 * head.width + static_cast<int64_t>(item.head) * call.head_size;
   T *grad_key = grad_query + head.width, *grad_value = grad_key + head.width;
   const int64_t row = 3 * head.width, keys = rounded_up(head.keys, n);
+  for (int64_t j = 0; j < 3 * z.head; j++) grad_bias[j] = 0;
   for (int64_t i = 0; i < head.length; i++)
     for (int64_t j = 0; j < z.head; j++) {
       if (head.keys == 0) grad_query[i * row + j] = 0;
@@ -619,43 +654,48 @@ void backward_of(const Call<T>& call, const Item& item, const T* fixed, T* scrat
     }
   if (head.keys == 0) return;
 
-  pack_transposed(head.key, row, head.keys, z.head, at.keys_across);
-  pack_transposed(head.value, row, head.keys, z.head, at.values_across);
-  pack(head.key, row, head.keys, z.head, at.keys);
+  pack_transposed(head.key, row, head.key_bias, head.keys, z.head, at.keys_across);
+  pack_transposed(head.value, row, head.value_bias, head.keys, z.head, at.values_across);
+  pack(head.key, row, head.key_bias, head.keys, z.head, at.keys);
   const T* hidden = hidden_keys(call, head, keys, at.hidden);
   clear(at.grad_keys, head.keys * z.wide);
   clear(at.grad_values, head.keys * z.wide);
   const T scale = static_cast<T>(1.0 / __builtin_sqrt(static_cast<double>(call.head_size)));
   for (int64_t first = 0; first < head.length; first += z.rows) {
     const int64_t rows = least(z.rows, head.length - first);
-    copy_scaled(z, head.query + first * row, row, rows, scale, at.queries);
-    copy_scaled(z, grad_out + first * head.width, head.width, rows, T(1), at.grads);
-    pack(at.queries, z.wide, rows, z.head, at.query_panels);
-    pack(at.grads, z.wide, rows, z.head, at.grad_panels);
+    copy_scaled(z, head.query + first * row, row, head.query_bias, rows, scale, at.queries);
+    copy_scaled<T>(z, grad_out + first * head.width, head.width, nullptr, rows, T(1), at.grads);
+    pack<T>(at.queries, z.wide, nullptr, rows, z.head, at.query_panels);
+    pack<T>(at.grads, z.wide, nullptr, rows, z.head, at.grad_panels);
     if (ENCODING == Encoding::functional_relative) {
       strips_of(z, fold, reach, rows, at.queries, at.bias, at.space);
-      strips_of(z, fold, reach, rows, at.grads, at.grad_bias, at.space);
+      strips_of(z, fold, reach, rows, at.grads, at.grad_strips, at.space);
     }
     if (is_learned) {
       product(rows, vectors_for<T>(learned.rows), z.head, at.queries, z.wide, 1, learned.by_column(learned.key_by_column),
               at.bias + n, z.strip, false);
       product(rows, vectors_for<T>(learned.rows), z.head, at.grads, z.wide, 1, learned.by_column(learned.value_by_column),
-              at.grad_bias + n, z.strip, false);
+              at.grad_strips + n, z.strip, false);
       for (int64_t i = 0; i < rows; i++) {
         fill_margins(z, reach, at.bias + i * z.strip);
-        fill_margins(z, reach, at.grad_bias + i * z.strip);
+        fill_margins(z, reach, at.grad_strips + i * z.strip);
       }
     }
     product(rows, keys / n, z.head, at.queries, z.wide, 1, {at.keys_across, z.head, keys / n}, at.scores, z.keys, false);
     product(rows, keys / n, z.head, at.grads, z.wide, 1, {at.values_across, z.head, keys / n}, at.products, z.keys, false);
+    Tails<T> tails[kMostRows], value_tails[kMostRows];
     for (int64_t i = 0; i < rows; i++) {
       T *x = at.scores + i * z.keys, *y = at.products + i * z.keys;
       for (int64_t j = head.keys; j < keys; j++) x[j] = minus_infinity<T>();
-      if (DROPPED) dropout_factors(call, (head.first + first + i) * call.heads + item.head, keys, at.factors);
+      if (DROPPED) dropout_factors(call.seed, call.dropout, (head.first + first + i) * call.heads + item.head, keys, at.factors);
       score_gradients<T, relative, DROPPED>(first + i, reach, keys, x, y, hidden, at.bias + i * z.strip,
-                                            at.grad_bias + i * z.strip, at.factors, log_sum_exp[first + i],
+                                            at.grad_strips + i * z.strip, at.factors, log_sum_exp[first + i],
                                             at.sums + i * z.strip, is_learned ? at.value_sums + i * z.strip : nullptr,
-                                            z.strip);
+                                            z.strip, &tails[i], &value_tails[i]);
+    }
+    for (int64_t i = 0; relative && i < rows; i++) {
+      gather_margins<T>(reach, at.sums + i * z.strip, tails[i].before, tails[i].behind);
+      if (is_learned) gather_margins<T>(reach, at.value_sums + i * z.strip, value_tails[i].before, value_tails[i].behind);
     }
     product(head.keys, z.head_vectors, rows, at.scores, 1, z.keys, {at.grad_panels, rows, z.head_vectors}, at.grad_values,
             z.wide, true);
@@ -670,11 +710,16 @@ void backward_of(const Call<T>& call, const Item& item, const T* fixed, T* scrat
       add_table_gradient(z, learned, rows, at.sums, at.query_panels, grad_tables);
       add_table_gradient(z, learned, rows, at.value_sums, at.grad_panels, grad_tables + learned.rows * z.head);
     }
-    for (int64_t i = 0; i < rows; i++) write_scaled(z, at.grad_query + i * z.wide, scale, grad_query + (first + i) * row);
+    for (int64_t i = 0; i < rows; i++) {
+      write_scaled(z, at.grad_query + i * z.wide, scale, grad_query + (first + i) * row);
+      add_row(z, grad_query + (first + i) * row, grad_bias);
+    }
   }
   for (int64_t j = 0; j < head.keys; j++) {
     write_scaled(z, at.grad_keys + j * z.wide, T(1), grad_key + j * row);
     write_scaled(z, at.grad_values + j * z.wide, T(1), grad_value + j * row);
+    add_row(z, grad_key + j * row, grad_bias + z.head);
+    add_row(z, grad_value + j * row, grad_bias + 2 * z.head);
   }
 }
 
@@ -701,32 +746,22 @@ void forward(const Call<T>& call, const Item& item, const T* fixed, T* scratch) 
 }
 
 template <class T, bool DROPPED>
-void backward_with(const Call<T>& call, const Item& item, const T* fixed, T* scratch, T* grad_tables) {
+void backward_with(const Call<T>& call, const Item& item, const T* fixed, T* scratch, T* grad_bias, T* grad_tables) {
   switch (call.encoding) {
     case Encoding::absolute:
-      return backward_of<T, Encoding::absolute, DROPPED>(call, item, fixed, scratch, grad_tables);
+      return backward_of<T, Encoding::absolute, DROPPED>(call, item, fixed, scratch, grad_bias, grad_tables);
     case Encoding::functional_relative:
-      return backward_of<T, Encoding::functional_relative, DROPPED>(call, item, fixed, scratch, grad_tables);
+      return backward_of<T, Encoding::functional_relative, DROPPED>(call, item, fixed, scratch, grad_bias, grad_tables);
     case Encoding::parametric_relative:
-      return backward_of<T, Encoding::parametric_relative, DROPPED>(call, item, fixed, scratch, grad_tables);
+      return backward_of<T, Encoding::parametric_relative, DROPPED>(call, item, fixed, scratch, grad_bias, grad_tables);
   }
 }
 template <class T>
-void backward(const Call<T>& call, const Item& item, const T* fixed, T* scratch, T* grad_tables) {
-  call.dropout > 0 ? backward_with<T, true>(call, item, fixed, scratch, grad_tables)
-                   : backward_with<T, false>(call, item, fixed, scratch, grad_tables);
-}
-
-template <class T>
-constexpr Kernels<T> kernels() {
-  return {fixed_size<T>, make_fixed<T>, learned_size<T>, make_learned<T>, scratch_size<T>, forward<T>, backward<T>};
+void backward(const Call<T>& call, const Item& item, const T* fixed, T* scratch, T* grad_bias, T* grad_tables) {
+  call.dropout > 0 ? backward_with<T, true>(call, item, fixed, scratch, grad_bias, grad_tables)
+                   : backward_with<T, false>(call, item, fixed, scratch, grad_bias, grad_tables);
 }
 
 }  // namespace
 }  // namespace NEZHA_SET
-
-// Initialised when the library is loaded, without running any code of this file.
-extern const InstructionSet NEZHA_NAME;
-constexpr InstructionSet NEZHA_NAME{NEZHA_QUOTED(NEZHA_NAME), NEZHA_SET::kernels<float>(), NEZHA_SET::kernels<double>()};
-
 }  // namespace nezha

@@ -20,12 +20,35 @@ NEZHA_OPTIONS(NEZHA_TARGET)
 #define NEZHA_QUOTE(name) #name
 #define NEZHA_QUOTED(name) NEZHA_QUOTE(name)
 
-#include "attention.h"
+#include "kernels.h"
+// In this order: each builds on those before.
 #include "simd.h"
 
 #include "products.h"
 
 #include "attention_kernels.h"
+
+#include "layer_kernels.h"
+
+namespace nezha {
+namespace NEZHA_SET {
+namespace {
+
+template <class T>
+constexpr Kernels<T> kernels() {
+  return {fixed_size<T>, make_fixed<T>, learned_size<T>, make_learned<T>, scratch_size<T>, forward<T>, backward<T>,
+          gelu_forward<T>, gelu_backward<T>, norm_scratch<T>, norm_forward<T>, norm_backward<T>};
+}
+
+}  // namespace
+}  // namespace NEZHA_SET
+
+// Initialised when the library is loaded, without running any code of this file.
+extern const InstructionSet NEZHA_NAME;
+constexpr InstructionSet NEZHA_NAME{NEZHA_QUOTED(NEZHA_NAME), NEZHA_SET::kernels<float>(), NEZHA_SET::kernels<double>()};
+
+}  // namespace nezha
+
 
 #if defined(NEZHA_TARGET) && defined(__clang__)
 #pragma clang attribute pop

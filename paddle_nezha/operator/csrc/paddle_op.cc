@@ -2,7 +2,9 @@
 
 #include <paddle/extension.h>
 
+#include <algorithm>
 #include <exception>
+#include <initializer_list>
 #include <mutex>
 #include <new>
 #include <stdexcept>
@@ -13,6 +15,7 @@
 #include <omp.h>
 #endif
 
+#include "kernels.h"
 #include "running.h"
 
 namespace {
@@ -54,13 +57,23 @@ std::string shape_text(const std::vector<int64_t>& shape) {
 }
 
 void require(bool fits, const std::string& expected, const std::string& got) {
-  if (!fits) PD_THROW("nezha_attention expects ", expected, ", but got ", got, ".");
+  if (!fits) PD_THROW("The operator expects ", expected, ", but got ", got, ".");
 }
 
 int64_t product_of(const std::vector<int64_t>& shape, size_t count) {
   int64_t total = 1;
   for (size_t i = 0; i < count; i++) total *= shape[i];
   return total;
+}
+
+// Two draws of 32 bits as one seed.
+uint64_t seed_of(const OptionalTensor& seed, float dropout) {
+  require(dropout >= 0.0f && dropout <= 1.0f, "a dropout of 0 .. 1", std::to_string(dropout));
+  if (dropout == 0.0f) return 0;
+  require(seed && seed->dtype() == DataType::INT64 && seed->numel() == 2, "a seed int64 [2] beside a dropout",
+          seed ? shape_text(seed->shape()) : "none");
+  const int64_t* halves = seed->data<int64_t>();
+  return (static_cast<uint64_t>(halves[0]) << 32) ^ static_cast<uint64_t>(halves[1]);
 }
 
 struct Settings {
@@ -76,7 +89,7 @@ struct Arguments {
   std::vector<int32_t> rows;
   std::vector<uint8_t> all_visible;
 
-  Arguments(const Tensor& qkv, const Tensor* tables, const OptionalTensor& visible, const OptionalTensor& starts,
+  Arguments(const Tensor& qkv, const Tensor& bias, const Tensor* tables, const OptionalTensor& visible, const OptionalTensor& starts,
             const OptionalTensor& seed, const Settings& settings) {
     const int heads = settings.heads, reach = settings.max_relative_position;
     const float dropout = settings.dropout;
@@ -90,8 +103,9 @@ struct Arguments {
     require(head_size % 2 == 0 && head_size <= 256, "an even head size of at most 256", std::to_string(head_size));
     require(reach >= (tables ? 1 : 0) && reach <= (1 << 20), "max_relative_position of 1 to 2^20 (or 0 for none)",
             std::to_string(reach));
-    require(dropout >= 0.0f && dropout <= 1.0f, "a dropout of 0 .. 1", std::to_string(dropout));
+    require(bias.dtype() == qkv.dtype() && bias.numel() == width, "a bias [3N] of the dtype of qkv", shape_text(bias.shape()));
     call.qkv = qkv.data<T>();
+    call.bias = bias.data<T>();
     call.tokens = product_of(shape, shape.size() - 1);
     require(call.tokens < (int64_t(1) << 31), "fewer than 2^31 tokens", std::to_string(call.tokens));
     call.heads = heads;
@@ -129,12 +143,7 @@ struct Arguments {
               "tables " + shape_text(wanted) + " of the dtype of qkv", shape_text(tables->shape()));
       call.tables = tables->data<T>();
     }
-    if (dropout > 0) {
-      require(seed && seed->dtype() == DataType::INT64 && seed->numel() == 2, "a seed int64 [2] beside a dropout",
-              seed ? shape_text(seed->shape()) : "none");
-      const int64_t* halves = seed->data<int64_t>();
-      call.seed = (static_cast<uint64_t>(halves[0]) << 32) ^ static_cast<uint64_t>(halves[1]);
-    }
+    call.seed = seed_of(seed, dropout);
   }
 };
 
@@ -157,15 +166,15 @@ std::vector<Tensor> guarded(const Work& work) {
   } catch (const std::invalid_argument& error) {
     message = error.what();
   } catch (const std::bad_alloc&) {
-    message = "nezha_attention could not get the memory it works in.";
+    message = "The operator could not get the memory it works in.";
   }
   PD_THROW(message);
 }
 
 template <class T>
-std::vector<Tensor> forward_as(const Tensor& qkv, const Tensor* tables, const OptionalTensor& visible,
+std::vector<Tensor> forward_as(const Tensor& qkv, const Tensor& bias, const Tensor* tables, const OptionalTensor& visible,
                                const OptionalTensor& starts, const OptionalTensor& seed, const Settings& settings) {
-  Arguments<T> given(qkv, tables, visible, starts, seed, settings);
+  Arguments<T> given(qkv, bias, tables, visible, starts, seed, settings);
   Tensor out = paddle::empty(out_shape(qkv.shape()), qkv.dtype(), qkv.place());
   Tensor log_sum_exp = paddle::empty(log_sum_exp_shape(qkv.shape(), settings.heads), qkv.dtype(), qkv.place());
   given.call.out = out.data<T>();
@@ -174,36 +183,37 @@ std::vector<Tensor> forward_as(const Tensor& qkv, const Tensor* tables, const Op
   return {out, log_sum_exp};
 }
 
-std::vector<Tensor> forward_of(const Tensor& qkv, const Tensor* tables, const OptionalTensor& visible,
+std::vector<Tensor> forward_of(const Tensor& qkv, const Tensor& bias, const Tensor* tables, const OptionalTensor& visible,
                                const OptionalTensor& starts, const OptionalTensor& seed, const Settings& settings) {
   require(qkv.dtype() == DataType::FLOAT32 || qkv.dtype() == DataType::FLOAT64, "qkv in float32 or float64", "another dtype");
   return guarded([&] {
-    return qkv.dtype() == DataType::FLOAT64 ? forward_as<double>(qkv, tables, visible, starts, seed, settings)
-                                            : forward_as<float>(qkv, tables, visible, starts, seed, settings);
+    return qkv.dtype() == DataType::FLOAT64 ? forward_as<double>(qkv, bias, tables, visible, starts, seed, settings)
+                                            : forward_as<float>(qkv, bias, tables, visible, starts, seed, settings);
   });
 }
 
 template <class T>
-std::vector<Tensor> backward_as(const Tensor& qkv, const Tensor* tables, const OptionalTensor& visible,
+std::vector<Tensor> backward_as(const Tensor& qkv, const Tensor& bias, const Tensor* tables, const OptionalTensor& visible,
                                 const OptionalTensor& starts, const OptionalTensor& seed,
                                 const Tensor& log_sum_exp, const Tensor& grad_out, const Settings& settings) {
-  Arguments<T> given(qkv, tables, visible, starts, seed, settings);
-  std::vector<Tensor> grads{paddle::empty(qkv.shape(), qkv.dtype(), qkv.place())};
+  Arguments<T> given(qkv, bias, tables, visible, starts, seed, settings);
+  std::vector<Tensor> grads{paddle::empty(qkv.shape(), qkv.dtype(), qkv.place()),
+                            paddle::empty(bias.shape(), qkv.dtype(), qkv.place())};
   if (tables) grads.push_back(paddle::empty(tables->shape(), qkv.dtype(), qkv.place()));
   given.call.log_sum_exp = const_cast<T*>(log_sum_exp.data<T>());
   given.call.grad_out = grad_out.data<T>();
   given.call.grad_qkv = grads[0].data<T>();
-  nezha::run_backward<T>(given.call, tables ? grads[1].data<T>() : nullptr, paddle_threads());
+  nezha::run_backward<T>(given.call, grads[1].data<T>(), tables ? grads[2].data<T>() : nullptr, paddle_threads());
   return grads;
 }
 
-std::vector<Tensor> backward_of(const Tensor& qkv, const Tensor* tables, const OptionalTensor& visible,
+std::vector<Tensor> backward_of(const Tensor& qkv, const Tensor& bias, const Tensor* tables, const OptionalTensor& visible,
                                 const OptionalTensor& starts, const OptionalTensor& seed,
                                 const Tensor& log_sum_exp, const Tensor& grad_out, const Settings& settings) {
   return guarded([&] {
     return qkv.dtype() == DataType::FLOAT64
-               ? backward_as<double>(qkv, tables, visible, starts, seed, log_sum_exp, grad_out, settings)
-               : backward_as<float>(qkv, tables, visible, starts, seed, log_sum_exp, grad_out, settings);
+               ? backward_as<double>(qkv, bias, tables, visible, starts, seed, log_sum_exp, grad_out, settings)
+               : backward_as<float>(qkv, bias, tables, visible, starts, seed, log_sum_exp, grad_out, settings);
   });
 }
 
@@ -218,20 +228,20 @@ Settings fixed_settings(int heads, int max_relative_position, float dropout) {
       max_relative_position == 0 ? nezha::Encoding::absolute : nezha::Encoding::functional_relative;
   return {heads, max_relative_position, dropout, encoding};
 }
-std::vector<Tensor> forward(const Tensor& qkv, const OptionalTensor& visible, const OptionalTensor& starts,
+std::vector<Tensor> forward(const Tensor& qkv, const Tensor& bias, const OptionalTensor& visible, const OptionalTensor& starts,
                             const OptionalTensor& seed, int heads, int max_relative_position, float dropout) {
-  return forward_of(qkv, nullptr, visible, starts, seed, fixed_settings(heads, max_relative_position, dropout));
+  return forward_of(qkv, bias, nullptr, visible, starts, seed, fixed_settings(heads, max_relative_position, dropout));
 }
-std::vector<Tensor> backward(const Tensor& qkv, const OptionalTensor& visible, const OptionalTensor& starts,
+std::vector<Tensor> backward(const Tensor& qkv, const Tensor& bias, const OptionalTensor& visible, const OptionalTensor& starts,
                              const OptionalTensor& seed, const Tensor& log_sum_exp, const Tensor& grad_out, int heads, int max_relative_position, float dropout) {
-  return backward_of(qkv, nullptr, visible, starts, seed, log_sum_exp, grad_out,
+  return backward_of(qkv, bias, nullptr, visible, starts, seed, log_sum_exp, grad_out,
                      fixed_settings(heads, max_relative_position, dropout));
 }
-std::vector<Shape> infer_shape(const Shape& qkv, const OptionalShape&, const OptionalShape&, const OptionalShape&,
+std::vector<Shape> infer_shape(const Shape& qkv, const Shape&, const OptionalShape&, const OptionalShape&, const OptionalShape&,
                                int heads, int, float) {
   return {out_shape(qkv), log_sum_exp_shape(qkv, heads)};
 }
-std::vector<DataType> infer_type(const DataType& qkv, const OptionalType&, const OptionalType&, const OptionalType&) {
+std::vector<DataType> infer_type(const DataType& qkv, const DataType&, const OptionalType&, const OptionalType&, const OptionalType&) {
   return {qkv, qkv};
 }
 
@@ -241,31 +251,167 @@ std::vector<DataType> infer_type(const DataType& qkv, const OptionalType&, const
 Settings learned_settings(int heads, int max_relative_position, float dropout) {
   return {heads, max_relative_position, dropout, nezha::Encoding::parametric_relative};
 }
-std::vector<Tensor> forward_learned(const Tensor& qkv, const Tensor& tables, const OptionalTensor& visible,
+std::vector<Tensor> forward_learned(const Tensor& qkv, const Tensor& bias, const Tensor& tables, const OptionalTensor& visible,
                                     const OptionalTensor& starts, const OptionalTensor& seed, int heads,
                                     int max_relative_position, float dropout) {
-  return forward_of(qkv, &tables, visible, starts, seed, learned_settings(heads, max_relative_position, dropout));
+  return forward_of(qkv, bias, &tables, visible, starts, seed, learned_settings(heads, max_relative_position, dropout));
 }
-std::vector<Tensor> backward_learned(const Tensor& qkv, const Tensor& tables, const OptionalTensor& visible,
+std::vector<Tensor> backward_learned(const Tensor& qkv, const Tensor& bias, const Tensor& tables, const OptionalTensor& visible,
                                      const OptionalTensor& starts, const OptionalTensor& seed,
                                      const Tensor& log_sum_exp, const Tensor& grad_out, int heads,
                                      int max_relative_position, float dropout) {
-  return backward_of(qkv, &tables, visible, starts, seed, log_sum_exp, grad_out,
+  return backward_of(qkv, bias, &tables, visible, starts, seed, log_sum_exp, grad_out,
                      learned_settings(heads, max_relative_position, dropout));
 }
-std::vector<Shape> infer_shape_learned(const Shape& qkv, const Shape&, const OptionalShape&, const OptionalShape&,
+std::vector<Shape> infer_shape_learned(const Shape& qkv, const Shape&, const Shape&, const OptionalShape&, const OptionalShape&,
                                        const OptionalShape&, int heads, int, float) {
   return {out_shape(qkv), log_sum_exp_shape(qkv, heads)};
 }
-std::vector<DataType> infer_type_learned(const DataType& qkv, const DataType&, const OptionalType&, const OptionalType&,
+std::vector<DataType> infer_type_learned(const DataType& qkv, const DataType&, const DataType&, const OptionalType&, const OptionalType&,
                                          const OptionalType&) {
   return {qkv, qkv};
+}
+
+// ---- nezha_gelu: GELU(x + bias)
+
+bool computable(const Tensor& x) {
+  return x.is_cpu() && (x.dtype() == DataType::FLOAT32 || x.dtype() == DataType::FLOAT64);
+}
+// Each of the same dtype and as long as a row of x.
+void require_rows(const Tensor& x, std::initializer_list<const Tensor*> of_a_row) {
+  require(computable(x), "float32 or float64 tensors on a CPU", "others");
+  require(!x.shape().empty() && x.shape().back() > 0, "rows", shape_text(x.shape()));
+  for (const Tensor* one : of_a_row)
+    require(one->dtype() == x.dtype() && one->numel() == x.shape().back(),
+            "parameters of the dtype of x, one number for each of its " + std::to_string(x.shape().back()) + " columns",
+            shape_text(one->shape()));
+}
+
+template <class T>
+nezha::GeluCall<T> gelu_call(const Tensor& x, const Tensor& bias) {
+  nezha::GeluCall<T> call{};
+  call.x = x.data<T>();
+  call.bias = bias.data<T>();
+  call.width = x.shape().back();
+  call.rows = x.numel() / call.width;
+  return call;
+}
+template <class T>
+std::vector<Tensor> gelu_as(const Tensor& x, const Tensor& bias) {
+  nezha::GeluCall<T> call = gelu_call<T>(x, bias);
+  Tensor out = paddle::empty(x.shape(), x.dtype(), x.place());
+  call.out = out.data<T>();
+  nezha::run_gelu_forward(call, paddle_threads());
+  return {out};
+}
+template <class T>
+std::vector<Tensor> gelu_grad_as(const Tensor& x, const Tensor& bias, const Tensor& grad_out) {
+  nezha::GeluCall<T> call = gelu_call<T>(x, bias);
+  Tensor grad_x = paddle::empty(x.shape(), x.dtype(), x.place());
+  Tensor grad_bias = paddle::empty(bias.shape(), x.dtype(), x.place());
+  call.grad_out = grad_out.data<T>();
+  call.grad_x = grad_x.data<T>();
+  nezha::run_gelu_backward(call, grad_bias.data<T>(), paddle_threads());
+  return {grad_x, grad_bias};
+}
+std::vector<Tensor> gelu(const Tensor& x, const Tensor& bias) {
+  require_rows(x, {&bias});
+  return guarded([&] { return x.dtype() == DataType::FLOAT64 ? gelu_as<double>(x, bias) : gelu_as<float>(x, bias); });
+}
+std::vector<Tensor> gelu_grad(const Tensor& x, const Tensor& bias, const Tensor& grad_out) {
+  return guarded([&] {
+    return x.dtype() == DataType::FLOAT64 ? gelu_grad_as<double>(x, bias, grad_out) : gelu_grad_as<float>(x, bias, grad_out);
+  });
+}
+std::vector<Shape> gelu_shape(const Shape& x, const Shape&) { return {x}; }
+std::vector<DataType> gelu_type(const DataType& x, const DataType&) { return {x}; }
+
+// ---- nezha_norm: LayerNorm(residual + dropout(x + bias))
+
+template <class T>
+nezha::NormCall<T> norm_call(const Tensor& x, const Tensor& residual, const Tensor& bias, const Tensor& weight,
+                             const Tensor& shift, const OptionalTensor& seed, float epsilon, float dropout) {
+  nezha::NormCall<T> call{};
+  call.x = x.data<T>();
+  call.residual = residual.data<T>();
+  call.bias = bias.data<T>();
+  call.weight = weight.data<T>();
+  call.shift = shift.data<T>();
+  call.width = x.shape().back();
+  call.rows = x.numel() / call.width;
+  call.epsilon = epsilon;
+  call.dropout = dropout;
+  call.seed = seed_of(seed, dropout);
+  return call;
+}
+template <class T>
+std::vector<Tensor> norm_as(const Tensor& x, const Tensor& residual, const Tensor& bias, const Tensor& weight,
+                            const Tensor& shift, const OptionalTensor& seed, float epsilon, float dropout) {
+  nezha::NormCall<T> call = norm_call<T>(x, residual, bias, weight, shift, seed, epsilon, dropout);
+  Tensor out = paddle::empty(x.shape(), x.dtype(), x.place());
+  Tensor mean = paddle::empty({call.rows}, x.dtype(), x.place()), inverse = paddle::empty({call.rows}, x.dtype(), x.place());
+  call.out = out.data<T>();
+  call.mean = mean.data<T>();
+  call.inverse = inverse.data<T>();
+  nezha::run_norm_forward(call, paddle_threads());
+  return {out, mean, inverse};
+}
+template <class T>
+std::vector<Tensor> norm_grad_as(const Tensor& x, const Tensor& residual, const Tensor& bias, const Tensor& weight,
+                                 const Tensor& shift, const OptionalTensor& seed, const Tensor& mean,
+                                 const Tensor& inverse, const Tensor& grad_out, float epsilon, float dropout) {
+  nezha::NormCall<T> call = norm_call<T>(x, residual, bias, weight, shift, seed, epsilon, dropout);
+  Tensor grad_x = paddle::empty(x.shape(), x.dtype(), x.place());
+  Tensor grad_residual = paddle::empty(x.shape(), x.dtype(), x.place());
+  call.mean = const_cast<T*>(mean.data<T>());
+  call.inverse = const_cast<T*>(inverse.data<T>());
+  call.grad_out = grad_out.data<T>();
+  call.grad_x = grad_x.data<T>();
+  call.grad_residual = grad_residual.data<T>();
+  std::vector<T> sums(3 * static_cast<size_t>(call.width));
+  nezha::run_norm_backward(call, sums.data(), paddle_threads());
+  std::vector<Tensor> grads{grad_x, grad_residual};
+  const Tensor* parameters[] = {&bias, &weight, &shift};
+  for (int i = 0; i < 3; i++) {
+    grads.push_back(paddle::empty(parameters[i]->shape(), x.dtype(), x.place()));
+    std::copy_n(&sums[static_cast<size_t>(i * call.width)], call.width, grads.back().template data<T>());
+  }
+  return grads;
+}
+std::vector<Tensor> norm(const Tensor& x, const Tensor& residual, const Tensor& bias, const Tensor& weight,
+                         const Tensor& shift, const OptionalTensor& seed, float epsilon, float dropout) {
+  require_rows(x, {&bias, &weight, &shift});
+  require(residual.dtype() == x.dtype() && residual.shape() == x.shape(), "a residual like x, " + shape_text(x.shape()),
+          shape_text(residual.shape()));
+  return guarded([&] {
+    return x.dtype() == DataType::FLOAT64 ? norm_as<double>(x, residual, bias, weight, shift, seed, epsilon, dropout)
+                                          : norm_as<float>(x, residual, bias, weight, shift, seed, epsilon, dropout);
+  });
+}
+std::vector<Tensor> norm_grad(const Tensor& x, const Tensor& residual, const Tensor& bias, const Tensor& weight,
+                              const Tensor& shift, const OptionalTensor& seed, const Tensor& mean, const Tensor& inverse,
+                              const Tensor& grad_out, float epsilon, float dropout) {
+  return guarded([&] {
+    return x.dtype() == DataType::FLOAT64
+               ? norm_grad_as<double>(x, residual, bias, weight, shift, seed, mean, inverse, grad_out, epsilon, dropout)
+               : norm_grad_as<float>(x, residual, bias, weight, shift, seed, mean, inverse, grad_out, epsilon, dropout);
+  });
+}
+std::vector<Shape> norm_shape(const Shape& x, const Shape&, const Shape&, const Shape&, const Shape&, const OptionalShape&,
+                              float, float) {
+  int64_t rows = 1;
+  for (size_t i = 0; i + 1 < x.size(); i++) rows = x[i] < 0 || rows < 0 ? -1 : rows * x[i];
+  return {x, {rows}, {rows}};
+}
+std::vector<DataType> norm_type(const DataType& x, const DataType&, const DataType&, const DataType&, const DataType&,
+                                const OptionalType&) {
+  return {x, x, x};
 }
 
 }  // namespace
 
 PD_BUILD_OP(nezha_attention)
-    .Inputs({"QKV", paddle::Optional("Visible"), paddle::Optional("Starts"), paddle::Optional("Seed")})
+    .Inputs({"QKV", "Bias", paddle::Optional("Visible"), paddle::Optional("Starts"), paddle::Optional("Seed")})
     .Outputs({"Out", "LogSumExp"})
     .Attrs({"heads: int", "max_relative_position: int", "dropout: float"})
     .SetKernelFn(PD_KERNEL(forward))
@@ -273,14 +419,14 @@ PD_BUILD_OP(nezha_attention)
     .SetInferDtypeFn(PD_INFER_DTYPE(infer_type));
 
 PD_BUILD_GRAD_OP(nezha_attention)
-    .Inputs({"QKV", paddle::Optional("Visible"), paddle::Optional("Starts"), paddle::Optional("Seed"),
+    .Inputs({"QKV", "Bias", paddle::Optional("Visible"), paddle::Optional("Starts"), paddle::Optional("Seed"),
              "LogSumExp", paddle::Grad("Out")})
-    .Outputs({paddle::Grad("QKV")})
+    .Outputs({paddle::Grad("QKV"), paddle::Grad("Bias")})
     .Attrs({"heads: int", "max_relative_position: int", "dropout: float"})
     .SetKernelFn(PD_KERNEL(backward));
 
 PD_BUILD_OP(nezha_attention_learned)
-    .Inputs({"QKV", "Tables", paddle::Optional("Visible"), paddle::Optional("Starts"), paddle::Optional("Seed")})
+    .Inputs({"QKV", "Bias", "Tables", paddle::Optional("Visible"), paddle::Optional("Starts"), paddle::Optional("Seed")})
     .Outputs({"Out", "LogSumExp"})
     .Attrs({"heads: int", "max_relative_position: int", "dropout: float"})
     .SetKernelFn(PD_KERNEL(forward_learned))
@@ -288,11 +434,39 @@ PD_BUILD_OP(nezha_attention_learned)
     .SetInferDtypeFn(PD_INFER_DTYPE(infer_type_learned));
 
 PD_BUILD_GRAD_OP(nezha_attention_learned)
-    .Inputs({"QKV", "Tables", paddle::Optional("Visible"), paddle::Optional("Starts"), paddle::Optional("Seed"),
+    .Inputs({"QKV", "Bias", "Tables", paddle::Optional("Visible"), paddle::Optional("Starts"), paddle::Optional("Seed"),
              "LogSumExp", paddle::Grad("Out")})
-    .Outputs({paddle::Grad("QKV"), paddle::Grad("Tables")})
+    .Outputs({paddle::Grad("QKV"), paddle::Grad("Bias"), paddle::Grad("Tables")})
     .Attrs({"heads: int", "max_relative_position: int", "dropout: float"})
     .SetKernelFn(PD_KERNEL(backward_learned));
+
+PD_BUILD_OP(nezha_gelu)
+    .Inputs({"X", "Bias"})
+    .Outputs({"Out"})
+    .SetKernelFn(PD_KERNEL(gelu))
+    .SetInferShapeFn(PD_INFER_SHAPE(gelu_shape))
+    .SetInferDtypeFn(PD_INFER_DTYPE(gelu_type));
+
+PD_BUILD_GRAD_OP(nezha_gelu)
+    .Inputs({"X", "Bias", paddle::Grad("Out")})
+    .Outputs({paddle::Grad("X"), paddle::Grad("Bias")})
+    .SetKernelFn(PD_KERNEL(gelu_grad));
+
+PD_BUILD_OP(nezha_norm)
+    .Inputs({"X", "Residual", "Bias", "Weight", "Shift", paddle::Optional("Seed")})
+    .Outputs({"Out", "Mean", "Inverse"})
+    .Attrs({"epsilon: float", "dropout: float"})
+    .SetKernelFn(PD_KERNEL(norm))
+    .SetInferShapeFn(PD_INFER_SHAPE(norm_shape))
+    .SetInferDtypeFn(PD_INFER_DTYPE(norm_type));
+
+PD_BUILD_GRAD_OP(nezha_norm)
+    .Inputs({"X", "Residual", "Bias", "Weight", "Shift", paddle::Optional("Seed"), "Mean", "Inverse",
+             paddle::Grad("Out")})
+    .Outputs({paddle::Grad("X"), paddle::Grad("Residual"), paddle::Grad("Bias"), paddle::Grad("Weight"),
+              paddle::Grad("Shift")})
+    .Attrs({"epsilon: float", "dropout: float"})
+    .SetKernelFn(PD_KERNEL(norm_grad));
 
 // For people who ask: the instruction set that runs, or "" where PADDLE_NEZHA_ISA names none; and all that could.
 extern "C" const char* nezha_instruction_set() {

@@ -110,9 +110,10 @@ void product(int64_t rows, int64_t vectors, int64_t depth, const T* a, int64_t a
   }
 }
 
-// Rows [rows, columns] (`row` apart) as the panels of the matrix itself; what is beyond the columns is 0.
+// Rows [rows, columns] (`row` apart), plus `bias` [columns] or null, as the panels of the matrix itself; what is beyond the
+// columns is 0.
 template <class T>
-void pack(const T* from, int64_t row, int64_t rows, int64_t columns, T* to) {
+void pack(const T* from, int64_t row, const T* bias, int64_t rows, int64_t columns, T* to) {
   constexpr int64_t width = kColumns * lanes<T>();
   const int64_t vectors = vectors_for<T>(columns);
   for (int64_t first = 0; first < vectors * lanes<T>(); first += width) {
@@ -120,20 +121,21 @@ void pack(const T* from, int64_t row, int64_t rows, int64_t columns, T* to) {
     for (int64_t i = 0; i < rows; i++, to += own) {
       const T* source = from + i * row + first;
       int64_t j = 0;
-      for (; j + lanes<T>() <= filled; j += lanes<T>()) store(to + j, load(source + j));
-      for (; j < filled; j++) to[j] = source[j];
+      for (; j + lanes<T>() <= filled; j += lanes<T>())
+        store(to + j, bias ? load(source + j) + load(bias + first + j) : load(source + j));
+      for (; j < filled; j++) to[j] = bias ? source[j] + bias[first + j] : source[j];
       for (; j < own; j++) to[j] = 0;
     }
   }
 }
 
-// A square of lanes x lanes, transposed: each round zips the first half of the rows with the second.
+// A square of lanes x lanes, plus `bias` [lanes] or null, transposed: each round zips the first half of the rows with the second.
 template <class T>
-NEZHA_INLINE void transpose(const T* from, int64_t row, T* to, int64_t to_row) {
+NEZHA_INLINE void transpose(const T* from, int64_t row, const T* bias, T* to, int64_t to_row) {
   constexpr int n = lanes<T>();
   Vector<T> x[n], y[n];
 #pragma GCC unroll 16
-  for (int i = 0; i < n; i++) x[i] = load(from + i * row);
+  for (int i = 0; i < n; i++) x[i] = bias ? load(from + i * row) + load(bias) : load(from + i * row);
 #pragma GCC unroll 4
   for (int round = 1; round < n; round *= 2) {
 #pragma GCC unroll 16
@@ -148,9 +150,10 @@ NEZHA_INLINE void transpose(const T* from, int64_t row, T* to, int64_t to_row) {
   for (int i = 0; i < n; i++) store(to + i * to_row, x[i]);
 }
 
-// Rows [rows, columns] as the panels of their transpose [columns, rows]; what is beyond the rows is 0.
+// Rows [rows, columns], plus `bias` [columns] or null, as the panels of their transpose [columns, rows]; what is beyond the
+// rows is 0.
 template <class T>
-void pack_transposed(const T* from, int64_t row, int64_t rows, int64_t columns, T* to) {
+void pack_transposed(const T* from, int64_t row, const T* bias, int64_t rows, int64_t columns, T* to) {
   constexpr int n = lanes<T>();
   constexpr int64_t width = kColumns * n;
   const int64_t padded = rounded_up(rows, n);
@@ -161,9 +164,10 @@ void pack_transposed(const T* from, int64_t row, int64_t rows, int64_t columns, 
       const T* source = from + (first + i) * row;
       int64_t j = 0;
       if (filled == n)
-        for (; j + n <= columns; j += n) transpose(source + j, row, to + j * own + i, own);
+        for (; j + n <= columns; j += n) transpose(source + j, row, bias ? bias + j : nullptr, to + j * own + i, own);
       for (; j < columns; j++)
-        for (int64_t k = 0; k < n; k++) to[j * own + i + k] = k < filled ? source[k * row + j] : T(0);
+        for (int64_t k = 0; k < n; k++)
+          to[j * own + i + k] = k < filled ? source[k * row + j] + (bias ? bias[j] : T(0)) : T(0);
     }
     to += columns * own;
   }

@@ -139,6 +139,8 @@ NEZHA_INLINE Vector<double> exponential(Vector<double> x) {
 
 NEZHA_INLINE float logarithm(float x) { return __builtin_logf(x); }
 NEZHA_INLINE double logarithm(double x) { return __builtin_log(x); }
+NEZHA_INLINE float square_root(float x) { return __builtin_sqrtf(x); }
+NEZHA_INLINE double square_root(double x) { return __builtin_sqrt(x); }
 
 }  // namespace
 }  // namespace NEZHA_SET

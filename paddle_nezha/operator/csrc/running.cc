@@ -1,6 +1,4 @@
-// Which instruction set runs, what is kept between calls, and how a call is cut into items.
-
-#include "attention.h"
+// Which instruction set runs, what is kept between calls, and how a call is cut into pieces that threads share out.
 
 #include <algorithm>
 #include <cmath>
@@ -14,6 +12,7 @@
 #include <tuple>
 #include <vector>
 
+#include "kernels.h"
 #include "running.h"
 
 namespace nezha {
@@ -184,41 +183,108 @@ void run_forward(const Call<T>& call, const Parallel& parallel) {
 }
 
 template <class T>
-void run_backward(const Call<T>& call, T* grad_tables, const Parallel& parallel) {
+void run_backward(const Call<T>& call, T* grad_bias, T* grad_tables, const Parallel& parallel) {
   const InstructionSet& set = chosen_set();
   const Kernels<T>& kernels = kernels_of<T>(set);
   std::unique_ptr<Block<T>> learned;
   const T* fixed = tables_of(set, call, &learned);
   const std::vector<Item> items = items_of(call, 1);
   const size_t needed = scratch_needed(kernels, call, true), count = items.size();
-  if (call.encoding != Encoding::parametric_relative) {
-    parallel.run(static_cast<int64_t>(count), [&](int64_t i) {
-      Scratch<T>& scratch = scratch_of_thread<T>();
-      kernels.backward(call, items[static_cast<size_t>(i)], fixed, scratch.at_least(needed), nullptr);
-      scratch.release();
-    });
-    return;
-  }
-  // The gradient of the tables is a sum over all items: in groups that do not depend on the number of threads, each
-  // in order, so that the result does not either.
-  const size_t size = 2 * (2 * static_cast<size_t>(call.reach) + 1) * static_cast<size_t>(call.head_size);
-  const size_t groups = std::max<size_t>(1, std::min<size_t>(count, 32));
-  std::vector<T> sums(groups * size, T(0));
+  // Sums over items, in an order that does not depend on the number of threads, so that the result does not either:
+  // biases item by item, the larger tables in groups of items, each group in order.
+  const size_t biases = 3 * static_cast<size_t>(call.head_size);
+  std::vector<T> bias_parts(count * biases);
+  const bool has_tables = call.encoding == Encoding::parametric_relative;
+  const size_t size = has_tables ? 2 * (2 * static_cast<size_t>(call.reach) + 1) * static_cast<size_t>(call.head_size) : 0;
+  const size_t groups = has_tables ? std::min<size_t>(count, 32) : count;
+  std::vector<T> table_parts(has_tables ? groups * size : 0, T(0));
   parallel.run(static_cast<int64_t>(groups), [&](int64_t g) {
     const size_t group = static_cast<size_t>(g);
     Scratch<T>& scratch = scratch_of_thread<T>();
     for (size_t i = group; i < count; i += groups)
-      kernels.backward(call, items[i], fixed, scratch.at_least(needed), &sums[group * size]);
+      kernels.backward(call, items[i], fixed, scratch.at_least(needed), &bias_parts[i * biases],
+                       has_tables ? &table_parts[group * size] : nullptr);
     scratch.release();
   });
+  const size_t head_size = static_cast<size_t>(call.head_size), width = static_cast<size_t>(call.heads) * head_size;
+  std::fill(grad_bias, grad_bias + 3 * width, T(0));
+  for (size_t i = 0; i < count; i++)
+    for (size_t part = 0; part < 3; part++)
+      for (size_t j = 0; j < head_size; j++)
+        grad_bias[part * width + static_cast<size_t>(items[i].head) * head_size + j] +=
+            bias_parts[i * biases + part * head_size + j];
+  if (!has_tables) return;
   std::fill(grad_tables, grad_tables + size, T(0));
   for (size_t group = 0; group < groups; group++)
-    for (size_t i = 0; i < size; i++) grad_tables[i] += sums[group * size + i];
+    for (size_t i = 0; i < size; i++) grad_tables[i] += table_parts[group * size + i];
 }
 
-template void run_forward<float>(const Call<float>&, const Parallel&);
-template void run_forward<double>(const Call<double>&, const Parallel&);
-template void run_backward<float>(const Call<float>&, float*, const Parallel&);
-template void run_backward<double>(const Call<double>&, double*, const Parallel&);
+namespace {
+
+// Rows of one piece: few enough to share out, and the sums over a piece are short.
+constexpr int64_t kRowsOfPiece = 64;
+
+int64_t pieces_of(int64_t rows) { return (rows + kRowsOfPiece - 1) / kRowsOfPiece; }
+
+// Runs work(first row, last row, sums) over all rows; `sums` [size] is zero for each piece. Their total, added in order.
+template <class T>
+void summed(int64_t rows, size_t size, T* total, const Parallel& parallel,
+            const std::function<void(int64_t, int64_t, T*)>& work) {
+  const int64_t pieces = pieces_of(rows);
+  std::vector<T> sums(static_cast<size_t>(pieces) * size, T(0));
+  parallel.run(pieces, [&](int64_t i) {
+    work(i * kRowsOfPiece, std::min(rows, (i + 1) * kRowsOfPiece), &sums[static_cast<size_t>(i) * size]);
+  });
+  std::fill(total, total + size, T(0));
+  for (size_t i = 0; i < static_cast<size_t>(pieces); i++)
+    for (size_t j = 0; j < size; j++) total[j] += sums[i * size + j];
+}
+
+}  // namespace
+
+template <class T>
+void run_gelu_forward(const GeluCall<T>& call, const Parallel& parallel) {
+  const Kernels<T>& kernels = kernels_of<T>(chosen_set());
+  parallel.run(pieces_of(call.rows), [&](int64_t i) {
+    kernels.gelu_forward(call, i * kRowsOfPiece, std::min(call.rows, (i + 1) * kRowsOfPiece));
+  });
+}
+
+template <class T>
+void run_gelu_backward(const GeluCall<T>& call, T* grad_bias, const Parallel& parallel) {
+  const Kernels<T>& kernels = kernels_of<T>(chosen_set());
+  summed<T>(call.rows, static_cast<size_t>(call.width), grad_bias, parallel,
+            [&](int64_t first, int64_t last, T* sums) { kernels.gelu_backward(call, first, last, sums); });
+}
+
+template <class T>
+void run_norm_forward(const NormCall<T>& call, const Parallel& parallel) {
+  const Kernels<T>& kernels = kernels_of<T>(chosen_set());
+  parallel.run(pieces_of(call.rows), [&](int64_t i) {
+    T* scratch = scratch_of_thread<T>().at_least(kernels.norm_scratch(call.width));
+    kernels.norm_forward(call, i * kRowsOfPiece, std::min(call.rows, (i + 1) * kRowsOfPiece), scratch);
+  });
+}
+
+template <class T>
+void run_norm_backward(const NormCall<T>& call, T* grad_parameters, const Parallel& parallel) {
+  const Kernels<T>& kernels = kernels_of<T>(chosen_set());
+  summed<T>(call.rows, 3 * static_cast<size_t>(call.width), grad_parameters, parallel,
+            [&](int64_t first, int64_t last, T* sums) {
+              T* scratch = scratch_of_thread<T>().at_least(kernels.norm_scratch(call.width));
+              kernels.norm_backward(call, first, last, scratch, sums);
+            });
+}
+
+#define NEZHA_FOR(T)                                                            \
+  template void run_forward<T>(const Call<T>&, const Parallel&);                \
+  template void run_backward<T>(const Call<T>&, T*, T*, const Parallel&);       \
+  template void run_gelu_forward<T>(const GeluCall<T>&, const Parallel&);       \
+  template void run_gelu_backward<T>(const GeluCall<T>&, T*, const Parallel&);  \
+  template void run_norm_forward<T>(const NormCall<T>&, const Parallel&);       \
+  template void run_norm_backward<T>(const NormCall<T>&, T*, const Parallel&);
+NEZHA_FOR(float)
+NEZHA_FOR(double)
+#undef NEZHA_FOR
 
 }  // namespace nezha

@@ -1,0 +1,71 @@
+"""Which form a layer is computed in: chosen by itself, or forced by `using_form` or PADDLE_NEZHA_ATTENTION."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Optional
+
+from paddle_nezha import operator
+from paddle_nezha._paddle import Tensor, is_eager, plain_python
+
+FORMS = ("operator", "blocked", "dense")
+FORM_VARIABLE = "PADDLE_NEZHA_ATTENTION"
+_CHOICES = (*FORMS, "native")
+_forced: "ContextVar[Optional[str]]" = ContextVar("forced", default=None)
+
+
+@contextmanager
+def using_form(form: Optional[str]) -> "Iterator[None]":
+    """Within the block layers are computed in this form, whatever would be chosen.
+
+    Args:
+        form: "operator" (in traced graphs too; an error where it cannot run), "blocked", "dense", or "native" for
+            either of these two. A call that a native form cannot serve takes the other. None leaves the choice free.
+
+    Raises:
+        ValueError: another name.
+    """
+    token = _forced.set(None if form is None else _known(form, "form"))
+    try:
+        yield
+    finally:
+        _forced.reset(token)
+
+
+def _known(form: str, what: str) -> str:
+    if form not in _CHOICES:
+        raise ValueError(
+            f"{what} must be one of {', '.join(_CHOICES)}, but is {form!r}: leave it out to let it be chosen."
+        )
+    return form
+
+
+@plain_python
+def forced_form() -> Optional[str]:
+    """The form that `using_form` or PADDLE_NEZHA_ATTENTION asks for, or None."""
+    form, named = _forced.get(), os.environ.get(FORM_VARIABLE, "")
+    return form or (_known(named, FORM_VARIABLE) if named else None)
+
+
+@plain_python
+def why_no_operators(like: Tensor) -> Optional[str]:
+    """What keeps the operators from computing with a tensor, or None if they can.
+
+    Args:
+        like: a tensor of the dtype and place that they would compute in.
+    """
+    if not operator.fits(like.dtype):
+        return f"they compute in float32 and float64, not in {like.dtype}"
+    if is_eager() and not like.place.is_cpu_place():
+        return f"they run on processors, and the model is on {like.place}"
+    return operator.unavailable()
+
+
+@plain_python
+def by_operators(like: Tensor) -> bool:
+    """Whether what lies between a layer's products is computed by operators; `like` as in `why_no_operators`."""
+    forced = forced_form()
+    if forced in ("native", "dense", "blocked") or (forced is None and not is_eager()):
+        return False
+    return why_no_operators(like) is None
