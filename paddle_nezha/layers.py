@@ -48,14 +48,16 @@ class LayerNorm(nn.LayerNorm):
 
 
 def is_plain(layer: nn.Layer, kind: type) -> bool:
-    """Whether a layer is just what its class says, so that its parameters are all it does: of no other class, watched by
-    no hook, with a bias."""
+    """Whether a layer does what its class says and no more, so that its parameters may be used in its place.
+
+    That is: it is of no other class, watched by no hook, and has a bias.
+    """
     hooked = layer._forward_pre_hooks or layer._forward_post_hooks
     return type(layer) is kind and not hooked and getattr(layer, "bias", True) is not None
 
 
 def residual_norm(x: Tensor, dense: nn.Linear, dropout: nn.Dropout, residual: Tensor, norm: LayerNorm) -> Tensor:
-    """``norm(residual + dropout(dense(x)))``: by the operator that does all but the product in one pass, where it can run."""
+    """``norm(residual + dropout(dense(x)))``: all but the product by one operator, where it can run."""
     plain = is_plain(dense, nn.Linear) and is_plain(dropout, nn.Dropout) and is_plain(norm, LayerNorm)
     if plain and norm.weight is not None and by_operators(residual):
         drop = dropout.p if dropout.training else 0.0

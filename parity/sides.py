@@ -21,7 +21,7 @@ from paddle_nezha._paddle import paddle
 from paddle_nezha.auto import MODEL_CLASSES
 from paddle_nezha.config import NeZhaConfig
 from parity.cases import Sample
-from parity.stages import forward_stages, never_made
+from parity.stages import forward_stages, never_made, token_axes
 
 import torch  # isort: skip  (after Paddle, as everywhere)
 
@@ -75,7 +75,7 @@ class PaddleSide:
         seen: "dict[str, np.ndarray]" = {}
         with ExitStack() as stack:
             stack.enter_context(paddle_nezha.attention.using_form(form))
-            stack.enter_context(_watched(self.model, self.head, seen, form))
+            stack.enter_context(_watched(self.model, self.head, seen, form, sample.real))
             if small_blocks:
                 rows = max(2, sample.real.shape[1] // 3)
                 # Every other length keeps its probabilities, so that both ways are judged with several blocks.
@@ -131,7 +131,7 @@ def _answered(output: Any, head: str, layers: int) -> "dict[str, paddle.Tensor]"
 
 
 @contextmanager
-def _watched(model: Any, head: str, seen: "dict[str, np.ndarray]", form: str) -> Iterator[None]:
+def _watched(model: Any, head: str, seen: "dict[str, np.ndarray]", form: str, real: np.ndarray) -> Iterator[None]:
     base = model.base_model
     with ExitStack() as stack:
 
@@ -158,13 +158,20 @@ def _watched(model: Any, head: str, seen: "dict[str, np.ndarray]", form: str) ->
         after(base.embeddings, "embeddings")
         for number, layer in enumerate(base.encoder.layer):
             name, attention = f"layer.{number}", layer.attention
-            # Watched, the three would be computed one by one, and not as users have them.
-            for part in () if form == "operator" else ("query", "key", "value"):
+            after(attention, f"{name}.attention_output", lambda output: output[0])
+            after(layer, f"{name}.output", lambda output: output[0])
+            if form == "operator":
+                continue  # watched, the products would be computed one by one, and not as users have them
+            for part in ("query", "key", "value"):
                 after(getattr(attention, part), f"{name}.{part}")
             before(attention.dense, f"{name}.context")
-            after(attention, f"{name}.attention_output", lambda output: output[0])
             before(layer.ffn_output, f"{name}.ffn")
-            after(layer, f"{name}.output", lambda output: output[0])
+        if form == "operator":
+            context = _Counter(seen, "context")
+            function(paddle_nezha.attention.NeZhaAttention, "_by_operator", context)
+            # Masks of pairs of positions go another way.
+            function(paddle_nezha.attention.NeZhaAttention, "_natively", lambda output: context(output[0]))
+            function(paddle_nezha.model, "activated", _Counter(seen, "ffn"))
         after(base.pooler, "pooler")
         if head in ("pretraining", "masked_lm"):
             after(model.cls.predictions.layer_norm, "mlm.transform")
@@ -174,6 +181,7 @@ def _watched(model: Any, head: str, seen: "dict[str, np.ndarray]", form: str) ->
         if form == "dense":
             function(paddle_nezha.native, "relative_scores", _Counter(seen, "scores"))
         yield
+        _put_padding_back(seen, real)
         _complete(model.config, seen)
 
 
@@ -188,6 +196,15 @@ class _Counter:
     def __call__(self, value: Any) -> None:
         self.seen[f"layer.{self.calls}.{self.part}"] = _numpy(value)
         self.calls += 1
+
+
+def _put_padding_back(seen: "dict[str, np.ndarray]", real: np.ndarray) -> None:
+    """Stages [tokens, ...] of a model that left the padding out by itself, as [B, L, ...] with zeros for padding."""
+    for stage, value in seen.items():
+        if token_axes(stage) == 1 and value.shape[0] == real.sum() != real.size and value.ndim == 2:
+            whole = np.zeros([*real.shape, value.shape[-1]])
+            whole[real] = value
+            seen[stage] = whole
 
 
 def _complete(config: NeZhaConfig, seen: "dict[str, np.ndarray]") -> None:

@@ -171,7 +171,7 @@ def judge_training(
     dtype: str,
     quick: bool = False,
     steps: Optional[int] = None,
-    forms: "tuple[str, ...]" = ("blocked",),
+    forms: "tuple[str, ...]" = ("blocked", "operator"),
     progress: Optional[Progress] = None,
 ) -> "list[Row]":
     """Trains both sides.
@@ -182,7 +182,7 @@ def judge_training(
             how far Paddle and PyTorch end from the float64 run.
         quick: QUICK_STEPS and QUICK_SEEDS in place of STEPS and SEEDS.
         steps: this many instead.
-        forms: the attention forms to train with; "blocked" is what users run.
+        forms: the forms to train with; "operator" is what users run, "blocked" where it cannot.
         progress: called after each optimizer step with (steps done, steps in all).
 
     Returns:

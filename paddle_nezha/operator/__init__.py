@@ -1,8 +1,8 @@
 """A layer in C++: attention whose scores never leave the processor's cache, and what lies between the products.
 
-It is compiled when first needed (`building`) and runs on processors, in float32 and float64, in eager mode and in
-traced graphs. `csrc/attention.h` and `csrc/layer.h` say what it computes. Threads are Paddle's; the instruction set is the best the
-processor has, or the one that PADDLE_NEZHA_ISA names: avx512, avx2 or portable.
+Compiled when first needed (`building`), it runs on processors, in float32 and float64, in eager mode and in traced
+graphs. `csrc/attention.h` and `csrc/layer.h` say what it computes. Threads are Paddle's; the instruction set is the
+best the processor has, or the one that PADDLE_NEZHA_ISA names: avx512, avx2 or portable.
 """
 
 import ctypes

@@ -9,11 +9,18 @@ from parity.faults.backward import BACKWARD_FAULTS
 from parity.faults.base import KINDS, Fault, Finding, find_case
 from parity.faults.forward import FORWARD_FAULTS
 from parity.faults.loader import LOADER_FAULTS, LoaderFault, observe_loaded
+from parity.faults.operators import OPERATOR_FAULTS
 from parity.faults.training import TRAINING_FAULTS, run_training_fault
 from parity.judge import formula_rows, observe_formula
 from parity.sides import Observed
 
-FAULTS: "tuple[Fault, ...]" = (*FORWARD_FAULTS, *BACKWARD_FAULTS, *LOADER_FAULTS, *TRAINING_FAULTS)
+FAULTS: "tuple[Fault, ...]" = (
+    *FORWARD_FAULTS,
+    *BACKWARD_FAULTS,
+    *OPERATOR_FAULTS,
+    *LOADER_FAULTS,
+    *TRAINING_FAULTS,
+)
 
 
 def run(
