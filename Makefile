@@ -6,7 +6,8 @@
 #   make test-slow      minutes and gigabytes               make test-paddle26   the tests on PaddlePaddle 2.6.2
 #   make matrix         every dialect in every format for every head: which open, and are the same model
 #   make oracles        transformers and PaddleNLP, installed and compared with
-#   make wheel          what a user installs                make clean           removes build/ and the environments
+#   make bench          speed: figures, tables and a chart  make wheel           what a user installs
+#   make clean          removes build/ and the environments
 
 PYTHON ?= python3
 # On Linux PyPI's torch brings CUDA, several GB. For the CPU build:
@@ -19,7 +20,7 @@ BIN := .venv/bin
 # One thread a process: tiny models gain nothing from more, and results do not depend on the machine.
 RUN := OMP_NUM_THREADS=1
 
-.PHONY: parity test test-slow test-paddle26 oracles matrix real-weights lint wheel clean
+.PHONY: parity test test-slow test-paddle26 oracles matrix bench real-weights lint wheel clean
 .DEFAULT_GOAL := test
 
 parity: .venv/ready
@@ -34,6 +35,9 @@ test-slow: .venv/ready
 matrix: .venv/ready
 	$(RUN) $(BIN)/python tests/checkpoint/matrix.py
 
+bench: .venv/ready
+	$(BIN)/python -m parity bench --report build/bench
+
 lint: .venv/ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -47,8 +51,15 @@ oracles: .venv-oracles/ready
 	$(RUN) .venv-oracles/bin/python -m parity run --against transformers --report build/transformers
 	$(RUN) .venv-oracles/bin/python -m parity run --against paddlenlp --report build/paddlenlp
 
+# With the operator compiled for the Paddle of .venv; under another Paddle it is compiled when first needed.
 wheel: .venv/ready
+	rm -rf build/lib build/bdist.*
+	$(BIN)/python -m paddle_nezha.operator
 	$(BIN)/pip wheel --no-deps --wheel-dir dist .
+	$(BIN)/python -m wheel tags --remove --platform-tag \
+	  $$($(BIN)/python -c "import sysconfig; print(sysconfig.get_platform().replace('-', '_').replace('.', '_'))") \
+	  dist/paddle_nezha-*-py3-none-any.whl
+	rm -rf paddle_nezha/operator/prebuilt
 
 .venv/ready: pyproject.toml requirements/dev.txt
 	$(PYTHON) -m venv .venv

@@ -173,8 +173,10 @@ def compile_library(target: Path, command: "Optional[str]" = None) -> None:
         raise OperatorError(f"paddle.utils.cpp_extension cannot be used ({error!r}); {hint}") from None
     given = extension.extra_compile_args
     flags = [*(given.get("cxx", []) if isinstance(given, dict) else given), *_FLAGS, *_standard()]
+    flags.append(f"-fmacro-prefix-map={SOURCES}{os.sep}=")  # errors name the file, not this machine's folders
     includes = [f"-I{folder}" for folder in extension.include_dirs]
-    libraries = [f"{option}{folder}" for folder in extension.library_dirs for option in ("-L", "-Wl,-rpath,")]
+    # No run path: a process that loads the operator has loaded Paddle, and a library may be carried to another machine.
+    libraries = [f"-L{folder}" for folder in extension.library_dirs]
     with tempfile.TemporaryDirectory(prefix="nezha-operator-") as folder:
         objects = [str(Path(folder) / f"{source.stem}.o") for source in sources]
         jobs = [[command, *flags, *includes, "-c", str(one), "-o", out] for one, out in zip(sources, objects)]
@@ -192,6 +194,22 @@ def compile_library(target: Path, command: "Optional[str]" = None) -> None:
                 *_openmp(extension),
             ]
         )
+
+
+def prebuild() -> Path:
+    """Compiles the library into the package itself, for a wheel to carry; removes older ones.
+
+    Raises:
+        OperatorError: it cannot be compiled, or fails its trial.
+    """
+    PREBUILT.mkdir(exist_ok=True)
+    target = PREBUILT / f"{key()}.so"
+    for old in PREBUILT.glob("*.so"):
+        old.unlink()
+    with replaced(target) as unfinished:
+        compile_library(Path(unfinished))
+        _try(Path(unfinished))
+    return target
 
 
 def _standard() -> "list[str]":
