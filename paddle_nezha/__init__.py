@@ -52,6 +52,7 @@ _HOMES = {
         "TokenClassifierOutput",
     ),
     "auto": ("load",),
+    "export": ("load_op",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = sorted(_HOME_OF)
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     from paddle_nezha.auto import *  # noqa: F403
     from paddle_nezha.checkpoint import *  # noqa: F403
     from paddle_nezha.config import *  # noqa: F403
+    from paddle_nezha.export import load_op  # noqa: F401
     from paddle_nezha.heads import *  # noqa: F403
     from paddle_nezha.model import *  # noqa: F403
     from paddle_nezha.outputs import *  # noqa: F403

@@ -130,9 +130,9 @@ class NeZhaAttention(nn.Layer):
     def join_projections(self) -> None:
         """Joins query, key and value for good, for a model that is only to be exported with the operator.
 
-        As operations of the graph the joining would be done again at each run (Paddle 3.3.1), or crash a pass of
-        Paddle Inference that looks for what made the parts (`seqpool_cvm_concat_fuse_pass` of 2.6.2). Layers that are
-        not plain stay as they are: of those it is the results that are joined.
+        Paddle Inference 2.6.2 crashes at a graph that joins weights: its `seqpool_cvm_concat_fuse_pass` asks what made
+        them. (3.3.1 joins them when it opens the graph, at no cost for a run.) Layers that are not plain stay as they
+        are: of those it is the results that are joined.
         """
         layers = (self.query, self.key, self.value)
         if all(is_plain(layer, nn.Linear) for layer in layers):
@@ -152,7 +152,8 @@ class NeZhaAttention(nn.Layer):
         if self.joined is None:
             qkv, bias = _projected(hidden_states, (self.query, self.key, self.value))
         else:
-            qkv, bias = paddle.matmul(hidden_states, self.joined.weight), self.joined.bias
+            # With its bias: oneDNN then prepares the weight once, a bare product's at each run.
+            qkv, bias = self.joined(hidden_states), None
         encoding, tables = self.config.position_encoding, None
         if encoding == "parametric_relative":
             tables = paddle.stack([self.relative_key.weight, self.relative_value.weight]).astype(qkv.dtype)

@@ -32,7 +32,19 @@ ALLOWED = {
     "behaviour": {"_paddle", "auto", "checkpoint"},
     "tuning": {"_files", "_paddle", "hub"},
     "verification": {"config", "checkpoint", "hub", "behaviour"},
-    "cli": {"_paddle", "_streams", "checkpoint", "hub", "operator", "verification"},
+    "export": {
+        "_files",
+        "_paddle",
+        "attention",
+        "auto",
+        "checkpoint",
+        "hub",
+        "model",
+        "operator",
+        "pretrained",
+        "tokenizer",
+    },
+    "cli": {"_paddle", "_streams", "checkpoint", "export", "hub", "operator", "verification"},
     "__main__": {"cli"},
     "auto": {"config", "checkpoint", "hub", "pretrained", "model", "heads"},
 }
@@ -50,6 +62,7 @@ NEEDS_PADDLE = {
     "heads",
     "auto",
     "behaviour",
+    "export",
 }
 
 
