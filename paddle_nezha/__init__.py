@@ -53,6 +53,7 @@ _HOMES = {
     ),
     "auto": ("load",),
     "export": ("load_op",),
+    "tuning": ("tune_cpu",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = sorted(_HOME_OF)
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
     from paddle_nezha.model import *  # noqa: F403
     from paddle_nezha.outputs import *  # noqa: F403
     from paddle_nezha.tokenizer import *  # noqa: F403
+    from paddle_nezha.tuning import tune_cpu  # noqa: F401
 
 
 def __getattr__(name: str) -> Any:

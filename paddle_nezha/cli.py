@@ -27,9 +27,10 @@ from paddle_nezha.checkpoint.compare import compare_checkpoints
 from paddle_nezha.checkpoint.convert import TARGETS, convert
 from paddle_nezha.checkpoint.errors import shown
 from paddle_nezha.checkpoint.verify import Findings
-from paddle_nezha.hub import cache_home, fetch, list_entries, resolve
+from paddle_nezha.hub import cache_home, fetch, is_published, list_entries, resolve
 from paddle_nezha.hub.places import is_offline
 from paddle_nezha.hub.resolving import check_weights
+from paddle_nezha.tuning import plan, tune_cpu
 from paddle_nezha.verification import verify
 
 DONE, WRONG, COULD_NOT = 0, 1, 2
@@ -260,6 +261,8 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _verify(options: argparse.Namespace) -> int:
+    if is_published(options.what):
+        tune_cpu()  # for its outputs, which are computed again
     findings = verify(options.what, cache_dir=options.cache_dir)
     if options.json:
         print(findings.to_json(), end="")
@@ -371,6 +374,14 @@ def _info(options: argparse.Namespace) -> int:
     return DONE
 
 
+def _planned() -> str:
+    """What `tune_cpu` would do here, in one line."""
+    try:
+        return "; ".join(line.strip() for line in plan().describe().splitlines())
+    except ValueError as error:
+        return str(error)
+
+
 def _version(package: str) -> Optional[str]:
     try:
         return version(package)
@@ -391,4 +402,5 @@ def _paddle_facts() -> "dict[str, Any]":
         "attention": "the operator on processors in eager mode; plain Paddle operations on GPUs, in traced graphs, for "
         "masks of pairs, where probabilities are asked for, and where the operator is not available",
         "operator": operator.describe(),
+        "tune_cpu()": _planned(),
     }

@@ -40,7 +40,7 @@ from paddle_nezha._paddle import Tensor, nn, paddle
 from paddle_nezha.attention import NeZhaAttention, using_form
 from paddle_nezha.auto import MODEL_CLASSES, head_of
 from paddle_nezha.checkpoint import HEADS, CheckpointError
-from paddle_nezha.checkpoint.convert import _staged
+from paddle_nezha.checkpoint.convert import staged
 from paddle_nezha.checkpoint.described import described
 from paddle_nezha.hub import resolve, sha256_of
 from paddle_nezha.model import NeZhaPretrainedModel
@@ -134,7 +134,7 @@ def export(
     model.eval()
     served = _Served(model)
     report = Exported(str(place), served.head, list(INPUTS), served.outputs(), None)
-    with _staged(place) as stage:
+    with staged(place) as stage:
         written = stage / "new"  # made here, with the permissions that folders have
         written.mkdir()
         _write_graph(served, written, "native" if library is None else "operator")

@@ -1,4 +1,4 @@
-"""The judge's command line: `python -m parity run | compare | faults`, in the folder of the checkout.
+"""The judge's command line: `python -m parity run | compare | faults | bench`, in the folder of the checkout.
 
 Exit codes: 0 equal, 1 the two sides part, 2 the run could not be made, 128 + n stopped by signal n.
 """
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from paddle_nezha._streams import discard_output, open_closed_streams
+from parity.bench import command as bench
 from parity.device import quiet_imports
 from parity.result import Report
 from parity.run import LEAST_TEXTS, CouldNotRun, Options, judge, reason
@@ -119,6 +120,7 @@ def parser() -> argparse.ArgumentParser:
         "--kind", action="append", choices=("forward", "backward", "loader", "training"), help="only these (repeatable)"
     )
     faults.add_argument("--name", action="append", metavar="NAME", help="only this fault (repeatable)")
+    bench.add_arguments(_command(commands, "bench", bench.SUMMARY, bench.DESCRIPTION, bench.EPILOG))
     return top
 
 
@@ -143,10 +145,11 @@ def main(arguments: "list[str]") -> int:
     open_closed_streams()
     options = parser().parse_args(arguments)
     quiet_imports()
-    verb = {"run": "run", "compare": "compare", "faults": "plant faults"}[options.command]
+    verb = {"run": "run", "compare": "compare", "faults": "plant faults", "bench": "measure"}[options.command]
+    perform = {"run": _run, "compare": _compare, "faults": _faults, "bench": _bench}[options.command]
     try:
         with _stoppable():
-            code = {"run": _run, "compare": _compare, "faults": _faults}[options.command](options, arguments[1:])
+            code = perform(options, arguments[1:])
             sys.stdout.flush()
             return code
     except Stopped as stopped:
@@ -281,6 +284,23 @@ def _faults(options: argparse.Namespace, _command: "list[str]") -> int:
     with _reader_may_leave():
         show(findings)
     return 0 if findings and all(finding.placed for finding in findings) else 1
+
+
+def _bench(options: argparse.Namespace, command: "list[str]") -> int:
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    from parity.bench.report import show
+
+    console = Console(stderr=True)
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("starting", total=None)
+        found = bench.run(options, command, lambda doing: progress.update(task, description=doing))
+    with _reader_may_leave():
+        show(found)
+        print(f"Reports: {', '.join(str(options.report / name) for name in ('bench.json', 'bench.md', 'bench.html'))}")
+    return 0 if found.met else 1
 
 
 if __name__ == "__main__":

@@ -317,6 +317,24 @@ def run(
         return {"transformers": _run_transformers, "paddlenlp": _run_paddlenlp}[name](case, arrays, dtype)
 
 
+def untrained(name: str, config: NeZhaConfig, **more: Any) -> Any:
+    """A framework's own bare model with weights of its own drawing, for what asks no numbers of it.
+
+    Args:
+        name: "transformers" or "paddlenlp".
+        more: further settings of the framework's config, by its names.
+
+    Raises:
+        OutsideUnavailable: the framework is missing.
+    """
+    module = _module(name)
+    sizes = {**_sizes(config, "model"), **more}
+    with _quiet():
+        if name == "transformers":
+            return module.NezhaModel(module.NezhaConfig(**sizes))
+        return module.NeZhaModel(module.NeZhaConfig(**sizes, use_relative_position=True))
+
+
 def _present(arrays: Mapping[str, Any]) -> dict[str, np.ndarray]:
     return {key: np.asarray(value) for key, value in arrays.items() if value is not None}
 

@@ -146,7 +146,7 @@ def convert(
     _refuse_place(src, dst, force)
     with described(src, dialect=dialect, head=head, config=config, overrides=overrides) as checkpoint:
         report = _report(checkpoint, dst, names)
-        with _staged(dst) as stage:
+        with staged(dst) as stage:
             _write_weights(checkpoint, stage, target, names)
             _compare(checkpoint.account, stage / target.weights, names)
             report.remarks += _write_tokenizer(src if src.is_dir() else src.parent, stage, target)
@@ -200,7 +200,7 @@ def _refuse_place(src: Path, dst: Path, force: bool) -> None:
 
 
 @contextlib.contextmanager
-def _staged(dst: Path) -> "Iterator[Path]":
+def staged(dst: Path) -> "Iterator[Path]":
     """A folder beside `dst`, on the same disk; gone afterwards."""
     parent = dst.resolve().parent
     parent.mkdir(parents=True, exist_ok=True)

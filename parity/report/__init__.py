@@ -1,6 +1,7 @@
 """A finished run for its readers: people at a terminal, CI systems, a browser, and the next run."""
 
 import os
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Union
 
@@ -8,7 +9,7 @@ from parity.report import html, junit, markdown
 from parity.report.terminal import show
 from parity.result import Report
 
-__all__ = ["prepare", "show", "write_all"]
+__all__ = ["prepare", "show", "write_all", "write_texts"]
 
 _RENDERED = {
     "parity.json": Report.to_json,
@@ -18,8 +19,9 @@ _RENDERED = {
 }
 
 
-def prepare(folder: "Union[str, Path]") -> None:
-    """Make the folder, and make sure that `write_all` can write there: a run takes minutes, and this comes first.
+def prepare(folder: "Union[str, Path]", names: "Iterable[str]" = tuple(_RENDERED)) -> None:
+    """Make the folder, and make sure that files of these names can be written there: a run takes minutes, and this
+    comes first.
 
     Raises:
         OSError: it cannot be made or written to; the message says why and what to do.
@@ -28,11 +30,12 @@ def prepare(folder: "Union[str, Path]") -> None:
     advice = "give --report a folder that can be written."
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _part(folder / "parity.json").touch()
-        _part(folder / "parity.json").unlink()
+        probe = _part(folder / "probe")
+        probe.touch()
+        probe.unlink()
     except OSError as error:
         raise OSError(f"the report cannot be written to {folder} ({error.strerror}); {advice}") from error
-    for name in _RENDERED:
+    for name in names:
         if (folder / name).is_dir():
             raise OSError(f"the report cannot be written: {folder / name} is a folder; {advice}")
 
@@ -40,14 +43,17 @@ def prepare(folder: "Union[str, Path]") -> None:
 def write_all(report: Report, folder: "Union[str, Path]") -> "list[Path]":
     """Write parity.json, parity.md, parity.xml (JUnit) and parity.html; the folder is made if need be.
 
-    All four are rendered before the first is written, and each takes its name only once complete, so that a
-    reader never sees half a file.
+    All four are rendered before the first is written.
 
     Returns:
         The four paths, in that order.
     """
+    return write_texts({name: render(report) for name, render in _RENDERED.items()}, folder)
+
+
+def write_texts(texts: "Mapping[str, str]", folder: "Union[str, Path]") -> "list[Path]":
+    """Write files by their names. Each takes its name only once complete, so that a reader never sees half a file."""
     folder = Path(folder)
-    texts = {name: render(report) for name, render in _RENDERED.items()}
     folder.mkdir(parents=True, exist_ok=True)
     return [_write(folder / name, text) for name, text in texts.items()]
 

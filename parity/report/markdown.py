@@ -11,26 +11,26 @@ SHOWN_FAILURES = 50  # a summary page is read, not searched; every row is in par
 
 def render(report: Report) -> str:
     word, reason = summary.verdict(report)
-    parts = [f"## Parity: {word}", f"{_prose(reason)}.", f"Judged: {_prose(report.subject)}"]
+    parts = [f"## Parity: {word}", f"{prose(reason)}.", f"Judged: {prose(report.subject)}"]
     facts = summary.first_failure(report)
     if facts:
         parts += [
             "### The first stage that parts",
-            _table(["", ""], [[label, _code(text)] for label, text in facts]),
+            table(["", ""], [[label, code(text)] for label, text in facts]),
         ]
     parts += _failures(report)
     for question, families in summary.families(report).items():
-        parts += [f"### {_prose(summary.title(question))}"]
+        parts += [f"### {prose(summary.title(question))}"]
         if question in summary.QUESTIONS:
-            parts.append(_prose(summary.QUESTIONS[question][1]))
+            parts.append(prose(summary.QUESTIONS[question][1]))
         header, lines = summary.table(families)
         marks = [f"**{family.failed:,} part**" if family.failed else "ok" for family in families]
-        parts.append(_table([*header, ""], [[_code(line[0]), *line[1:], mark] for line, mark in zip(lines, marks)]))
-        parts += map(_prose, summary.allowances(families))
+        parts.append(table([*header, ""], [[code(line[0]), *line[1:], mark] for line, mark in zip(lines, marks)]))
+        parts += map(prose, summary.allowances(families))
     if report.notes:
-        parts += ["### Notes", "\n".join(f"- {_prose(note)}" for note in report.notes)]
-    environment = [[_prose(name), _prose(value)] for name, value in report.environment.items()]
-    parts += ["### Environment", _table(["", ""], [*environment, ["command", _code(report.command)]])]
+        parts += ["### Notes", "\n".join(f"- {prose(note)}" for note in report.notes)]
+    environment = [[prose(name), prose(value)] for name, value in report.environment.items()]
+    parts += ["### Environment", table(["", ""], [*environment, ["command", code(report.command)]])]
     return "\n\n".join(parts) + "\n"
 
 
@@ -40,9 +40,9 @@ def _failures(report: Report) -> "list[str]":
         return []
     lines = [
         [
-            _code(row.stage),
-            _code(row.case),
-            _code(row.head),
+            code(row.stage),
+            code(row.case),
+            code(row.head),
             f"{row.dtype}, {row.form}",
             summary.measured_text(row),
         ]
@@ -50,20 +50,20 @@ def _failures(report: Report) -> "list[str]":
     ]
     parts = [
         f"### {len(failed):,} beyond the limit",
-        _table(["stage", "case", "head", "form", "measured"], lines),
+        table(["stage", "case", "head", "form", "measured"], lines),
     ]
     if len(failed) > SHOWN_FAILURES:
         parts.append(f"… and {len(failed) - SHOWN_FAILURES:,} more, in parity.html and parity.json.")
     return parts
 
 
-def _table(header: "list[str]", lines: "list[list[str]]") -> str:
+def table(header: "list[str]", lines: "list[list[str]]") -> str:
     """Cells come escaped. The first column holds names, the others numbers or short texts."""
     rows = [header, ["---"] * len(header), *lines]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
-def _code(text: str) -> str:
+def code(text: str) -> str:
     """A code span that survives backticks, bars (which end a table cell even in code) and line breaks."""
     text = _line(text).replace("|", "\\|")
     if not text.strip():
@@ -73,7 +73,7 @@ def _code(text: str) -> str:
     return f"{fence}{pad}{text}{pad}{fence}"
 
 
-def _prose(text: str) -> str:
+def prose(text: str) -> str:
     """Text that is no markup: HTML as entities, Markdown's own signs behind a backslash, one line."""
     text = html.escape(_line(text), quote=False)
     return re.sub(r"([\\`*_\[\]|~])", r"\\\1", text)
