@@ -27,11 +27,17 @@ except ModuleNotFoundError as error:
 from paddle import Tensor, nn  # noqa: E402
 from paddle.nn import functional as F  # noqa: E402
 
+try:
+    from paddle.jit.sot.utils import StepInfoManager as _default_tracer
+except ImportError:  # no public name says whether it is at work
+    _default_tracer = None
+
 __all__ = [
     "F",
     "Tensor",
     "constant",
     "is_eager",
+    "is_eager_throughout",
     "known_sizes",
     "load_operators",
     "nn",
@@ -61,6 +67,13 @@ def traced_whole(layer: type) -> type:
     """A layer class that Paddle 3's default tracer takes as one step, as it takes Paddle's own: inside it `is_eager` is
     false. Simulated line by line, code that asks whether it is traced would be told it is not."""
     return paddle.jit.marker.unified(layer, for_ast=False) if hasattr(paddle.jit, "marker") else layer
+
+
+@plain_python
+def is_eager_throughout() -> bool:
+    """Whether a whole call is eager. Paddle's default tracer runs eagerly what it cannot trace and traces what follows,
+    so that what a part decides by values, the next one cannot act upon."""
+    return is_eager() and (_default_tracer is None or _default_tracer().current_code is None)
 
 
 @plain_python

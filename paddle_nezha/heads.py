@@ -3,17 +3,31 @@ and in their loss; everything else is said once, here.
 
 Every loss is the sum over labelled positions divided by their number: 0 when nothing is labelled. Labels of -100 and
 -1 mark positions without one.
+
+Every forward ends in two options, given by name:
+
+    unpad: None computes without the padding wherever no output can tell: in eager mode on a CPU, where at least a
+        sixteenth of a mask [B, L] is padding, where neither hidden states nor attentions are asked for, and where
+        nothing is read that is padding. So do heads of the pooled output, and with `loss_only` those with a label a
+        token. (A question's loss reads every position.) True computes without it wherever `NeZhaModel.forward` can; of
+        padding 0 is read then, and a head whose pooled output or labels read padding is refused (ValueError). False
+        never does. Dropout draws other numbers for other sizes.
+    loss_only: True returns the loss alone, a Tensor (with `return_dict` the named output with nothing else in it), and
+        of tokens computes the labelled ones alone: their logits are the largest tensors there are. It is refused
+        without labels, or with a request for hidden states or attentions (ValueError).
 """
 
 import inspect
+from collections.abc import Callable
 from typing import Any, Optional
 
-from paddle_nezha._paddle import F, Tensor, nn, paddle, plain_python, sizes
+from paddle_nezha._paddle import F, Tensor, is_eager_throughout, nn, paddle, plain_python, sizes
 from paddle_nezha.config import NeZhaConfig
 from paddle_nezha.inputs import (
     IGNORED_LABELS,
     check_choices,
     check_class_labels,
+    check_loss_only,
     check_numbers,
     check_positions,
     check_targets,
@@ -34,6 +48,7 @@ from paddle_nezha.outputs import (
     SequenceClassifierOutput,
     TokenClassifierOutput,
 )
+from paddle_nezha.padding import check_padding_is_not_read, padding_goes_by_itself
 
 # ---- losses
 
@@ -41,6 +56,11 @@ from paddle_nezha.outputs import (
 def _wide(logits: Tensor) -> Tensor:
     """Half-precision logits as float32: a loss sums thousands of exponentials."""
     return logits.astype("float32") if logits.dtype in (paddle.float16, paddle.bfloat16) else logits
+
+
+def is_labelled(labels: Tensor) -> Tensor:
+    """True for every label that is not -100 or -1."""
+    return (labels != IGNORED_LABELS[0]) & (labels != IGNORED_LABELS[1])
 
 
 def cross_entropy(logits: Tensor, labels: Tensor, labelled: Optional[Tensor] = None) -> Tensor:
@@ -58,7 +78,7 @@ def cross_entropy(logits: Tensor, labels: Tensor, labelled: Optional[Tensor] = N
     """
     logits = _wide(logits)
     if labelled is None:
-        labelled = (labels != IGNORED_LABELS[0]) & (labels != IGNORED_LABELS[1])
+        labelled = is_labelled(labels)
     safe = labels * labelled.astype(labels.dtype)
     chosen = paddle.take_along_axis(logits, safe.unsqueeze(-1), -1).squeeze(-1)
     loss = (paddle.logsumexp(logits, -1) - chosen) * labelled.astype(logits.dtype)
@@ -137,18 +157,42 @@ class NeZhaPretrainingHeads(nn.Layer):
 class _Head(NeZhaPretrainedModel):
     """A base model, what reads it, and an answer in the form the caller asked for."""
 
+    # What a head reads: the pooled output, and of tokens those that this argument labels, if only their loss is asked
+    # for. One with neither reads every token for its loss too.
+    reads_pooled = False
+    token_labels: Optional[str] = None
+
     def __init__(self, config: NeZhaConfig):
         super().__init__(config)
         self.nezha = NeZhaModel(config)
 
     def _encode(
-        self, input_ids, token_type_ids, attention_mask, inputs_embeds, states, attentions, unsupported
+        self,
+        inputs: "tuple[Optional[Tensor], ...]",
+        labels: "dict[str, Optional[Tensor]]",
+        output_hidden_states: Optional[bool],
+        output_attentions: Optional[bool],
+        unpad: Optional[bool],
+        loss_only: bool,
+        unsupported: "dict[str, Any]",
     ) -> BaseModelOutputWithPoolingAndCrossAttentions:
+        """The base model's answer to ids, segments, mask and embeddings."""
         if unsupported:
             refuse_unknown(unsupported, tuple(inspect.signature(type(self).forward).parameters)[1:-1])
-        return self.nezha(
-            input_ids, token_type_ids, attention_mask, inputs_embeds, states, attentions, return_dict=True
+        if loss_only:
+            check_loss_only(labels, output_hidden_states=output_hidden_states, output_attentions=output_attentions)
+            output_hidden_states = output_attentions = False
+        self._warn_of_eval_mode(labels)
+        shown = (
+            self.config.output_hidden_states if output_hidden_states is None else output_hidden_states,
+            self.config.output_attentions if output_attentions is None else output_attentions,
         )
+        read = None if self.token_labels is None else labels[self.token_labels]
+        if unpad:
+            check_padding_is_not_read(inputs[2], self.reads_pooled, read)
+        elif unpad is None and not any(shown) and (self.reads_pooled if self.token_labels is None else loss_only):
+            unpad = padding_goes_by_itself(inputs[2], self.reads_pooled, read)
+        return self.nezha(*inputs, *shown, return_dict=True, unpad=unpad)
 
     def _answer(
         self,
@@ -156,25 +200,28 @@ class _Head(NeZhaPretrainedModel):
         encoded: Any,
         return_dict: Optional[bool],
         loss: Optional[Tensor],
-        **logits: Tensor,
-    ):
-        output = kind(loss=loss, **logits, hidden_states=encoded.hidden_states, attentions=encoded.attentions)
+        loss_only: bool,
+        **logits: Optional[Tensor],
+    ) -> Any:
+        if loss_only:
+            output = kind(loss=loss)
+        else:
+            output = kind(loss=loss, **logits, hidden_states=encoded.hidden_states, attentions=encoded.attentions)
         return respond(output, self.config.return_dict if return_dict is None else return_dict)
 
-    def _labelled(self, *labels: Optional[Tensor]) -> bool:
-        """Whether there are labels to make a loss of; warns when gradients would come from a model in eval mode."""
-        if all(item is None for item in labels):
-            return False
-        if not self.training and paddle.in_dynamic_mode() and paddle.is_grad_enabled():
+    def _warn_of_eval_mode(self, labels: "dict[str, Optional[Tensor]]") -> None:
+        labelled = any(item is not None for item in labels.values())
+        if labelled and not self.training and paddle.in_dynamic_mode() and paddle.is_grad_enabled():
             warn_caller(
                 f"{type(self).__name__} computes a loss with gradients while in eval mode, so without dropout "
                 "(from_pretrained returns models so): call model.train() to train, or use paddle.no_grad() to test.",
             )
-        return True
 
 
 class NeZhaForPretraining(_Head):
     """Masked LM and next sentence together, as in pre-training."""
+
+    reads_pooled, token_labels = True, "masked_lm_labels"
 
     def __init__(self, config: NeZhaConfig):
         super().__init__(config)
@@ -194,9 +241,12 @@ class NeZhaForPretraining(_Head):
         output_hidden_states: Optional[bool] = None,
         output_attentions: Optional[bool] = None,
         return_dict: Optional[bool] = None,
+        *,
+        unpad: Optional[bool] = None,
+        loss_only: bool = False,
         **unsupported: Any,
     ) -> Any:
-        """Inputs as in `NeZhaModel.forward`.
+        """Inputs as in `NeZhaModel.forward`, `unpad` and `loss_only` as this module says.
 
         Args:
             masked_lm_labels: int32 or int64 [B, L], the token at each masked position, -100 or -1 elsewhere.
@@ -207,27 +257,33 @@ class NeZhaForPretraining(_Head):
             With both labels the loss is the sum of both losses, with one it is that one's.
         """
         encoded = self._encode(
-            input_ids,
-            token_type_ids,
-            attention_mask,
-            inputs_embeds,
+            (input_ids, token_type_ids, attention_mask, inputs_embeds),
+            {"masked_lm_labels": masked_lm_labels, "next_sentence_label": next_sentence_label},
             output_hidden_states,
             output_attentions,
+            unpad,
+            loss_only,
             unsupported,
         )
-        words, relation = self.cls(encoded.last_hidden_state, encoded.pooler_output)
-        losses = []
-        if self._labelled(masked_lm_labels, next_sentence_label):
-            if masked_lm_labels is not None:
-                losses.append(_class_loss("masked_lm_labels", words, masked_lm_labels))
-            if next_sentence_label is not None:
-                losses.append(_class_loss("next_sentence_label", relation, next_sentence_label))
-        loss = sum(losses[1:], losses[0]) if losses else None
+        hidden, pooled = encoded.last_hidden_state, encoded.pooler_output
+        words = relation = None
+        if not loss_only:
+            words, relation = self.cls(hidden, pooled)
+        elif next_sentence_label is not None:
+            relation = self.cls.seq_relationship(pooled)
+        predictions, rows = self.cls.predictions, self.cls.predictions.decoder_bias.shape[0]
+        loss = _token_loss("masked_lm_labels", masked_lm_labels, words, hidden, predictions, rows)
+        order_loss = _class_loss("next_sentence_label", relation, next_sentence_label)
+        if loss is None or order_loss is None:
+            loss = order_loss if loss is None else loss
+        else:
+            loss = loss + order_loss
         return self._answer(
             NeZhaForPreTrainingOutput,
             encoded,
             return_dict,
             loss,
+            loss_only,
             prediction_logits=words,
             seq_relationship_logits=relation,
         )
@@ -235,6 +291,8 @@ class NeZhaForPretraining(_Head):
 
 class NeZhaForMaskedLM(_Head):
     """Fills in masked tokens."""
+
+    token_labels = "labels"
 
     def __init__(self, config: NeZhaConfig):
         super().__init__(config)
@@ -253,9 +311,12 @@ class NeZhaForMaskedLM(_Head):
         output_hidden_states: Optional[bool] = None,
         output_attentions: Optional[bool] = None,
         return_dict: Optional[bool] = None,
+        *,
+        unpad: Optional[bool] = None,
+        loss_only: bool = False,
         **unsupported: Any,
     ) -> Any:
-        """Inputs as in `NeZhaModel.forward`.
+        """Inputs as in `NeZhaModel.forward`, `unpad` and `loss_only` as this module says.
 
         Args:
             labels: int32 or int64 [B, L], the token at each masked position, -100 or -1 elsewhere.
@@ -264,21 +325,24 @@ class NeZhaForMaskedLM(_Head):
             Logits [B, L, V], or (loss, logits, …), or `MaskedLMOutput`.
         """
         encoded = self._encode(
-            input_ids,
-            token_type_ids,
-            attention_mask,
-            inputs_embeds,
+            (input_ids, token_type_ids, attention_mask, inputs_embeds),
+            {"labels": labels},
             output_hidden_states,
             output_attentions,
+            unpad,
+            loss_only,
             unsupported,
         )
-        logits = self.cls.predictions(encoded.last_hidden_state)
-        loss = _class_loss("labels", logits, labels) if self._labelled(labels) else None
-        return self._answer(MaskedLMOutput, encoded, return_dict, loss, logits=logits)
+        hidden, predictions = encoded.last_hidden_state, self.cls.predictions
+        logits = None if loss_only else predictions(hidden)
+        loss = _token_loss("labels", labels, logits, hidden, predictions, predictions.decoder_bias.shape[0])
+        return self._answer(MaskedLMOutput, encoded, return_dict, loss, loss_only, logits=logits)
 
 
 class NeZhaForNextSentencePrediction(_Head):
     """Tells a following sentence (class 0) from a random one (class 1)."""
+
+    reads_pooled = True
 
     def __init__(self, config: NeZhaConfig):
         super().__init__(config)
@@ -294,9 +358,12 @@ class NeZhaForNextSentencePrediction(_Head):
         output_hidden_states: Optional[bool] = None,
         output_attentions: Optional[bool] = None,
         return_dict: Optional[bool] = None,
+        *,
+        unpad: Optional[bool] = None,
+        loss_only: bool = False,
         **unsupported: Any,
     ) -> Any:
-        """Inputs as in `NeZhaModel.forward`.
+        """Inputs as in `NeZhaModel.forward`, `unpad` and `loss_only` as this module says.
 
         Args:
             next_sentence_label: int32 or int64 [B]; 0 follows, 1 is a random sentence.
@@ -305,19 +372,17 @@ class NeZhaForNextSentencePrediction(_Head):
             Logits [B, 2], or (loss, logits, …), or `NextSentencePredictorOutput`.
         """
         encoded = self._encode(
-            input_ids,
-            token_type_ids,
-            attention_mask,
-            inputs_embeds,
+            (input_ids, token_type_ids, attention_mask, inputs_embeds),
+            {"next_sentence_label": next_sentence_label},
             output_hidden_states,
             output_attentions,
+            unpad,
+            loss_only,
             unsupported,
         )
         logits = self.cls.seq_relationship(encoded.pooler_output)
-        loss = None
-        if self._labelled(next_sentence_label):
-            loss = _class_loss("next_sentence_label", logits, next_sentence_label)
-        return self._answer(NextSentencePredictorOutput, encoded, return_dict, loss, logits=logits)
+        loss = _class_loss("next_sentence_label", logits, next_sentence_label)
+        return self._answer(NextSentencePredictorOutput, encoded, return_dict, loss, loss_only, logits=logits)
 
 
 class _Classifier(_Head):
@@ -329,9 +394,15 @@ class _Classifier(_Head):
         self.dropout = nn.Dropout(probability)
         self.classifier = linear(config, config.hidden_size, width)
 
+    def _score(self, read: Tensor) -> Tensor:
+        """[..., N] to [..., width]."""
+        return self.classifier(self.dropout(read))
+
 
 class NeZhaForSequenceClassification(_Classifier):
     """One answer a text (or pair of texts): classes, several labels at once, or a number."""
+
+    reads_pooled = True
 
     def __init__(self, config: NeZhaConfig):
         super().__init__(config, config.num_labels)
@@ -347,9 +418,12 @@ class NeZhaForSequenceClassification(_Classifier):
         output_hidden_states: Optional[bool] = None,
         output_attentions: Optional[bool] = None,
         return_dict: Optional[bool] = None,
+        *,
+        unpad: Optional[bool] = None,
+        loss_only: bool = False,
         **unsupported: Any,
     ) -> Any:
-        """Inputs as in `NeZhaModel.forward`.
+        """Inputs as in `NeZhaModel.forward`, `unpad` and `loss_only` as this module says.
 
         Args:
             labels: decided by `config.problem_type`, and where that is None by the labels themselves, at each call
@@ -362,17 +436,17 @@ class NeZhaForSequenceClassification(_Classifier):
             Logits [B, num_labels], or (loss, logits, …), or `SequenceClassifierOutput`.
         """
         encoded = self._encode(
-            input_ids,
-            token_type_ids,
-            attention_mask,
-            inputs_embeds,
+            (input_ids, token_type_ids, attention_mask, inputs_embeds),
+            {"labels": labels},
             output_hidden_states,
             output_attentions,
+            unpad,
+            loss_only,
             unsupported,
         )
-        logits = self.classifier(self.dropout(encoded.pooler_output))
-        loss = self._loss(logits, labels) if self._labelled(labels) else None
-        return self._answer(SequenceClassifierOutput, encoded, return_dict, loss, logits=logits)
+        logits = self._score(encoded.pooler_output)
+        loss = None if labels is None else self._loss(logits, labels)
+        return self._answer(SequenceClassifierOutput, encoded, return_dict, loss, loss_only, logits=logits)
 
     def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         check_tensor("labels", labels)
@@ -393,6 +467,8 @@ class NeZhaForSequenceClassification(_Classifier):
 class NeZhaForTokenClassification(_Classifier):
     """One class a token."""
 
+    token_labels = "labels"
+
     def __init__(self, config: NeZhaConfig):
         super().__init__(config, config.num_labels)
         self.num_labels = config.num_labels
@@ -407,9 +483,12 @@ class NeZhaForTokenClassification(_Classifier):
         output_hidden_states: Optional[bool] = None,
         output_attentions: Optional[bool] = None,
         return_dict: Optional[bool] = None,
+        *,
+        unpad: Optional[bool] = None,
+        loss_only: bool = False,
         **unsupported: Any,
     ) -> Any:
-        """Inputs as in `NeZhaModel.forward`.
+        """Inputs as in `NeZhaModel.forward`, `unpad` and `loss_only` as this module says.
 
         Args:
             labels: int32 or int64 [B, L], 0 .. num_labels - 1; -100 or -1 where a token has none.
@@ -418,17 +497,18 @@ class NeZhaForTokenClassification(_Classifier):
             Logits [B, L, num_labels], or (loss, logits, …), or `TokenClassifierOutput`.
         """
         encoded = self._encode(
-            input_ids,
-            token_type_ids,
-            attention_mask,
-            inputs_embeds,
+            (input_ids, token_type_ids, attention_mask, inputs_embeds),
+            {"labels": labels},
             output_hidden_states,
             output_attentions,
+            unpad,
+            loss_only,
             unsupported,
         )
-        logits = self.classifier(self.dropout(encoded.last_hidden_state))
-        loss = _class_loss("labels", logits, labels) if self._labelled(labels) else None
-        return self._answer(TokenClassifierOutput, encoded, return_dict, loss, logits=logits)
+        hidden = encoded.last_hidden_state
+        logits = None if loss_only else self._score(hidden)
+        loss = _token_loss("labels", labels, logits, hidden, self._score, self.num_labels)
+        return self._answer(TokenClassifierOutput, encoded, return_dict, loss, loss_only, logits=logits)
 
 
 class NeZhaForQuestionAnswering(_Head):
@@ -449,9 +529,12 @@ class NeZhaForQuestionAnswering(_Head):
         output_hidden_states: Optional[bool] = None,
         output_attentions: Optional[bool] = None,
         return_dict: Optional[bool] = None,
+        *,
+        unpad: Optional[bool] = None,
+        loss_only: bool = False,
         **unsupported: Any,
     ) -> Any:
-        """Inputs as in `NeZhaModel.forward`.
+        """Inputs as in `NeZhaModel.forward`, `unpad` and `loss_only` as this module says.
 
         Args:
             start_positions, end_positions: int32 or int64 [B], both or neither; a position outside 0 .. L - 1 is
@@ -462,29 +545,37 @@ class NeZhaForQuestionAnswering(_Head):
             `QuestionAnsweringModelOutput`.
         """
         encoded = self._encode(
-            input_ids,
-            token_type_ids,
-            attention_mask,
-            inputs_embeds,
+            (input_ids, token_type_ids, attention_mask, inputs_embeds),
+            {"start_positions": start_positions, "end_positions": end_positions},
             output_hidden_states,
             output_attentions,
+            unpad,
+            loss_only,
             unsupported,
         )
         logits = self.classifier(encoded.last_hidden_state)
         start_logits, end_logits = logits[:, :, 0], logits[:, :, 1]
         loss = None
-        if self._labelled(start_positions, end_positions):
+        if start_positions is not None or end_positions is not None:
             if start_positions is None or end_positions is None:
                 raise ValueError("Give start_positions and end_positions together: the loss is the mean of both.")
             start_loss = _position_loss("start_positions", start_logits, start_positions)
             loss = (start_loss + _position_loss("end_positions", end_logits, end_positions)) / 2.0
         return self._answer(
-            QuestionAnsweringModelOutput, encoded, return_dict, loss, start_logits=start_logits, end_logits=end_logits
+            QuestionAnsweringModelOutput,
+            encoded,
+            return_dict,
+            loss,
+            loss_only,
+            start_logits=start_logits,
+            end_logits=end_logits,
         )
 
 
 class NeZhaForMultipleChoice(_Classifier):
     """The best of several choices, each read as a text of its own."""
+
+    reads_pooled = True
 
     def __init__(self, config: NeZhaConfig):
         super().__init__(config, 1)
@@ -500,10 +591,13 @@ class NeZhaForMultipleChoice(_Classifier):
         output_hidden_states: Optional[bool] = None,
         output_attentions: Optional[bool] = None,
         return_dict: Optional[bool] = None,
+        *,
+        unpad: Optional[bool] = None,
+        loss_only: bool = False,
         **unsupported: Any,
     ) -> Any:
         """Inputs as in `NeZhaModel.forward`, each with an axis of C choices after the batch: ids [B, C, L], a mask
-        [B, C, L], embeddings [B, C, L, N]. C is counted from the input.
+        [B, C, L], embeddings [B, C, L, N]. C is counted from the input. `unpad` and `loss_only`: as this module says.
 
         Args:
             labels: int32 or int64 [B], the right choice.
@@ -513,18 +607,23 @@ class NeZhaForMultipleChoice(_Classifier):
         """
         check_choices(input_ids, token_type_ids, attention_mask, inputs_embeds)
         encoded = self._encode(
-            _merge_choices(input_ids),
-            _merge_choices(token_type_ids),
-            _merge_choices(attention_mask),
-            _merge_choices(inputs_embeds),
+            (
+                _merge_choices(input_ids),
+                _merge_choices(token_type_ids),
+                _merge_choices(attention_mask),
+                _merge_choices(inputs_embeds),
+            ),
+            {"labels": labels},
             output_hidden_states,
             output_attentions,
+            unpad,
+            loss_only,
             unsupported,
         )
         choices = sizes(inputs_embeds if input_ids is None else input_ids)[1]
-        logits = self.classifier(self.dropout(encoded.pooler_output)).reshape([-1, choices])
-        loss = _class_loss("labels", logits, labels) if self._labelled(labels) else None
-        return self._answer(MultipleChoiceModelOutput, encoded, return_dict, loss, logits=logits)
+        logits = self._score(encoded.pooler_output).reshape([-1, choices])
+        loss = _class_loss("labels", logits, labels)
+        return self._answer(MultipleChoiceModelOutput, encoded, return_dict, loss, loss_only, logits=logits)
 
 
 @plain_python
@@ -533,8 +632,40 @@ def _merge_choices(item: Optional[Tensor]) -> Optional[Tensor]:
     return None if item is None else paddle.flatten(item, 0, 1)
 
 
-def _class_loss(name: str, logits: Tensor, labels: Tensor) -> Tensor:
-    return cross_entropy(logits, check_class_labels(name, labels, logits))
+def _class_loss(name: str, logits: Tensor, labels: Optional[Tensor]) -> Optional[Tensor]:
+    return None if labels is None else cross_entropy(logits, check_class_labels(name, labels, logits))
+
+
+def _token_loss(
+    name: str,
+    labels: Optional[Tensor],
+    logits: Optional[Tensor],
+    hidden_states: Tensor,
+    score: "Callable[[Tensor], Tensor]",
+    classes: int,
+) -> Optional[Tensor]:
+    """The loss of labels [B, L].
+
+    Args:
+        logits: [B, L, classes], or None where nobody but the loss reads them: `score` then makes them, of the labelled
+            ones of the hidden states [B, L, N] alone.
+    """
+    if labels is None or logits is not None:
+        return _class_loss(name, logits, labels)
+    kept, labels = _labelled(hidden_states, check_class_labels(name, labels, hidden_states, classes))
+    return cross_entropy(score(kept), labels)
+
+
+@plain_python
+def _labelled(hidden_states: Tensor, labels: Tensor) -> "tuple[Tensor, Tensor]":
+    """The labelled ones [M, N] of the hidden states [B, L, N], and their labels [M]."""
+    if not is_eager_throughout():  # a graph's sizes stay what they are
+        return hidden_states, labels
+    labels = labels.flatten()
+    places = paddle.nonzero(is_labelled(labels)).flatten()
+    if places.shape[0] == 0:  # one that counts for nothing: Paddle 2.6 makes no product of no rows
+        places = paddle.zeros([1], "int64")
+    return paddle.gather(hidden_states.flatten(0, 1), places), paddle.gather(labels, places)
 
 
 def _position_loss(name: str, logits: Tensor, positions: Tensor) -> Tensor:

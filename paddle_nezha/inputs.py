@@ -246,10 +246,12 @@ def _check_mask_values(mask: Tensor) -> None:
 
 
 @plain_python
-def check_class_labels(name: str, labels: Tensor, logits: Tensor) -> Tensor:
+def check_class_labels(name: str, labels: Tensor, logits: Tensor, classes: Optional[int] = None) -> Tensor:
     """Class labels for logits [..., K].
 
     Args:
+        logits: or what they will be made of, [..., N].
+        classes: K; None is the last axis of the logits.
         labels: int32 or int64 [...] or [..., 1]; 0 .. K - 1, or -100 or -1 where there is no label.
 
     Returns:
@@ -259,7 +261,8 @@ def check_class_labels(name: str, labels: Tensor, logits: Tensor) -> Tensor:
         TypeError: not an integer tensor.
         ValueError: another shape, or (eager mode on a CPU) a label out of range.
     """
-    *shape, classes = list(logits.shape)
+    *shape, last = list(logits.shape)
+    classes = last if classes is None else classes
     labels = _integers(name, labels, shape)
     if values_can_be_read(labels):
         fits = (labels >= 0) & (labels < classes)
@@ -272,6 +275,25 @@ def check_class_labels(name: str, labels: Tensor, logits: Tensor) -> Tensor:
                 "config's num_labels (or the tokenizer's vocabulary with vocab_size)."
             )
     return labels
+
+
+@plain_python
+def check_loss_only(labels: "dict[str, Optional[Tensor]]", **outputs: Optional[bool]) -> None:
+    """What comes with `loss_only=True`: labels, and no request for other outputs.
+
+    Raises:
+        ValueError: none of the labels; another output.
+    """
+    if all(item is None for item in labels.values()):
+        raise ValueError(
+            f"loss_only=True returns the loss alone, but no labels came to make it of: give {' or '.join(labels)}, or "
+            "leave loss_only out."
+        )
+    for name, value in outputs.items():
+        if value:
+            raise ValueError(
+                f"loss_only=True returns the loss alone, but {name}=True came with it: ask for one of the two."
+            )
 
 
 @plain_python

@@ -33,6 +33,7 @@ from paddle_nezha.inputs import (
 )
 from paddle_nezha.layers import ACTIVATION_FUNCTIONS, activated, embedding, layer_norm, linear, residual_norm
 from paddle_nezha.outputs import BaseModelOutputWithPoolingAndCrossAttentions, ModelOutput
+from paddle_nezha.padding import Sequences, without_padding
 from paddle_nezha.pretrained import PretrainedLayer
 
 
@@ -49,14 +50,17 @@ class NeZhaEmbeddings(nn.Layer):
         self.layer_norm = layer_norm(config)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
 
-    def forward(self, words: Tensor, token_type_ids: Optional[Tensor] = None) -> Tensor:
+    def forward(
+        self, words: Tensor, token_type_ids: Optional[Tensor] = None, positions: Optional[Tensor] = None
+    ) -> Tensor:
         """
         Args:
-            words: word embeddings [B, L, N].
-            token_type_ids: [B, L]; None is segment 0 everywhere.
+            words: word embeddings [B, L, N], or [tokens, N] without padding.
+            token_type_ids: [B, L] or [tokens]; None is segment 0 everywhere.
+            positions: int64 [L] or [tokens], read under absolute positions alone; None is 0 .. L - 1.
 
         Returns:
-            [B, L, N].
+            As `words`.
         """
         segments = (
             self.token_type_embeddings.weight[0]
@@ -65,7 +69,9 @@ class NeZhaEmbeddings(nn.Layer):
         )
         total = words + segments
         if self.position_embeddings is not None:
-            total = total + self.position_embeddings(paddle.arange(sizes(words)[1], dtype="int64"))
+            if positions is None:
+                positions = paddle.arange(sizes(words)[1], dtype="int64")
+            total = total + self.position_embeddings(positions)
         return self.dropout(self.layer_norm(total))
 
 
@@ -82,10 +88,14 @@ class NeZhaLayer(nn.Layer):
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
 
     def forward(
-        self, hidden_states: Tensor, visible: Optional[Tensor] = None, output_attentions: bool = False
+        self,
+        hidden_states: Tensor,
+        visible: Optional[Tensor] = None,
+        output_attentions: bool = False,
+        sequences: Optional[Sequences] = None,
     ) -> "tuple[Tensor, Optional[Tensor]]":
         """As `NeZhaAttention.forward`."""
-        attended, probs = self.attention(hidden_states, visible, output_attentions)
+        attended, probs = self.attention(hidden_states, visible, output_attentions, sequences)
         inner = activated(attended, self.ffn, self.activation)
         return residual_norm(inner, self.ffn_output, self.dropout, attended, self.layer_norm), probs
 
@@ -99,19 +109,24 @@ class NeZhaEncoder(nn.Layer):
         self.enable_recompute = False
 
     def forward(
-        self, hidden_states: Tensor, visible: Optional[Tensor] = None, output_attentions: bool = False
+        self,
+        hidden_states: Tensor,
+        visible: Optional[Tensor] = None,
+        output_attentions: bool = False,
+        sequences: Optional[Sequences] = None,
     ) -> "tuple[list[Tensor], list[Tensor]]":
-        """
+        """Arguments as in `NeZhaAttention.forward`.
+
         Returns:
-            The hidden states [B, L, N] before the first and after each layer, and each layer's probabilities
-            [B, H, L, L] (empty unless asked for).
+            The hidden states [B, L, N] or [tokens, N] before the first and after each layer, and each layer's
+            probabilities [B, H, L, L] (empty unless asked for).
         """
         states, attentions = [hidden_states], []
         for layer in self.layer:
             if self.enable_recompute and self.training and is_eager():
-                hidden_states, probs = _recomputed(layer, hidden_states, visible, output_attentions)
+                hidden_states, probs = _recomputed(layer, hidden_states, visible, output_attentions, sequences)
             else:
-                hidden_states, probs = layer(hidden_states, visible, output_attentions)
+                hidden_states, probs = layer(hidden_states, visible, output_attentions, sequences)
             states.append(hidden_states)
             if output_attentions:
                 attentions.append(probs)
@@ -119,12 +134,16 @@ class NeZhaEncoder(nn.Layer):
 
 
 def _recomputed(
-    layer: NeZhaLayer, hidden_states: Tensor, visible: Optional[Tensor], output_attentions: bool
+    layer: NeZhaLayer,
+    hidden_states: Tensor,
+    visible: Optional[Tensor],
+    output_attentions: bool,
+    sequences: Optional[Sequences],
 ) -> "tuple[Tensor, Optional[Tensor]]":
     """The layer's answer; Paddle's recompute returns tensors alone, so no probabilities means one tensor."""
 
     def run(states: Tensor) -> Any:
-        answer = layer(states, visible, output_attentions)
+        answer = layer(states, visible, output_attentions, sequences)
         return answer if output_attentions else answer[0]
 
     if hidden_states.stop_gradient:  # frozen embeddings: recompute would then leave the layer without gradients
@@ -253,6 +272,8 @@ class NeZhaModel(NeZhaPretrainedModel):
         output_hidden_states: Optional[bool] = None,
         output_attentions: Optional[bool] = None,
         return_dict: Optional[bool] = None,
+        *,
+        unpad: Optional[bool] = None,
         **unsupported: Any,
     ) -> "Union[tuple[Any, ...], BaseModelOutputWithPoolingAndCrossAttentions]":
         """
@@ -264,13 +285,19 @@ class NeZhaModel(NeZhaPretrainedModel):
             output_hidden_states: also return layers + 1 hidden states [B, L, N].
             output_attentions: also return each layer's probabilities [B, H, L, L].
             return_dict: a `BaseModelOutputWithPoolingAndCrossAttentions` in place of a tuple.
+            unpad: True removes the padding before the embeddings and puts it back, as zeros, behind the last layer,
+                which saves about its share of the time. What is returned of padding is 0 then, hidden states and the
+                attentions of its queries too; the pooled output, made of position 0, is of no use in a row that begins
+                with padding. It takes a mask [B, L] in which the visible tokens of each row lie side by side, and no
+                traced graph. None and False leave the padding in: its values are returned, so it would show.
 
         Returns:
             (sequence_output [B, L, N], pooled_output [B, N][, hidden_states][, attentions]).
 
         Raises:
             TypeError, ValueError: inputs of another type, shape or range; both or neither of `input_ids` and
-                `inputs_embeds`; an input longer than `max_position_embeddings` under absolute positions.
+                `inputs_embeds`; an input longer than `max_position_embeddings` under absolute positions; a mask whose
+                padding `unpad=True` cannot remove.
             NotImplementedError: a cache or cross-attention argument.
         """
         if unsupported:
@@ -291,10 +318,14 @@ class NeZhaModel(NeZhaPretrainedModel):
             visible = visible_keys(attention_mask, batch, length, config.num_attention_heads)
         elif input_ids is not None:
             self._warn_of_visible_pads(input_ids)
+        sequences = without_padding(visible) if unpad else None
 
         want_attentions = config.output_attentions if output_attentions is None else output_attentions
         want_states = config.output_hidden_states if output_hidden_states is None else output_hidden_states
-        states, attentions = self.encoder(self.embeddings(words, token_type_ids), visible, want_attentions)
+        if sequences is None:
+            states, attentions = self.encoder(self.embeddings(words, token_type_ids), visible, want_attentions)
+        else:
+            states, attentions = self._without_padding(words, token_type_ids, want_states, want_attentions, sequences)
         output = BaseModelOutputWithPoolingAndCrossAttentions(
             last_hidden_state=states[-1],
             pooler_output=self.pooler(states[-1]),
@@ -302,6 +333,24 @@ class NeZhaModel(NeZhaPretrainedModel):
             attentions=tuple(attentions) if want_attentions else None,
         )
         return respond(output, config.return_dict if return_dict is None else return_dict)
+
+    def _without_padding(
+        self,
+        words: Tensor,
+        token_type_ids: Optional[Tensor],
+        want_states: bool,
+        want_attentions: bool,
+        sequences: Sequences,
+    ) -> "tuple[list[Tensor], list[Tensor]]":
+        """What the encoder gives, of tokens alone; with zeros for the padding."""
+        segments = None if token_type_ids is None else sequences.packed(token_type_ids)
+        embedded = self.embeddings(sequences.packed(words), segments, sequences.columns)
+        states, attentions = self.encoder(embedded, None, want_attentions, sequences)
+        real = sequences.visible.transpose([0, 1, 3, 2])
+        return (
+            [sequences.padded(state) for state in (states if want_states else states[-1:])],
+            [probs * real.astype(probs.dtype) for probs in attentions],
+        )
 
     def _words(self, input_ids: Optional[Tensor], inputs_embeds: Optional[Tensor]) -> Tensor:
         """Word embeddings [B, L, N]."""
@@ -334,6 +383,7 @@ _ARGUMENTS = (
     "output_hidden_states",
     "output_attentions",
     "return_dict",
+    "unpad",
 )
 
 

@@ -133,7 +133,7 @@ def test_arguments_are_paddlenlps_in_paddlenlps_order(kind, head):
 
     parameters = list(inspect.signature(kind.forward).parameters)
     common = ["input_ids", "token_type_ids", "attention_mask", "inputs_embeds"]
-    options = ["output_hidden_states", "output_attentions", "return_dict", "unsupported"]
+    options = ["output_hidden_states", "output_attentions", "return_dict", "unpad", "loss_only", "unsupported"]
     assert parameters == ["self", *common, *HEADS[kind][3], *options]
 
 
