@@ -20,7 +20,8 @@ LIMITS = {"float64": 1e-12, "float32": 1e-5}
 
 @st.composite
 def cases(draw):
-    lengths = draw(st.lists(st.one_of(st.integers(0, 20), st.integers(0, 140)), min_size=1, max_size=4))
+    some = st.lists(st.one_of(st.integers(0, 20), st.integers(0, 140)), min_size=1, max_size=4)
+    lengths = draw(some.filter(any))  # no token at all is test_operator_refusals' business
     heads, size = draw(st.integers(1, 3)), 2 * draw(st.integers(1, 24))
     m = draw(st.sampled_from([0, 1, 2, 5, 16, 63, 64, 127]))
     learned = draw(st.booleans()) and m > 0
@@ -131,8 +132,6 @@ def test_where_a_sequence_stands_does_not_matter(case, before, behind):
 def test_padding_on_the_right_is_no_padding(case):
     """A batch padded to its longest row, the padding hidden: what packing leaves away."""
     lengths, longest = case["lengths"], max(case["lengths"])
-    if longest == 0:
-        return
     real = np.arange(longest) < np.array(lengths)[:, None]
 
     def padded(x, fill):
