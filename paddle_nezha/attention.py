@@ -16,7 +16,6 @@ from paddle_nezha.layers import embedding, is_plain, layer_norm, linear, residua
 from paddle_nezha.native import relative_attention, table_like
 from paddle_nezha.padding import Sequences
 
-
 __all__ = ["FORMS", "FORM_VARIABLE", "NeZhaAttention", "attention_form", "using_form", "why_not_operator"]
 
 
