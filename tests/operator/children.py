@@ -1,6 +1,7 @@
 """Processes of their own: for what may crash, for what is read once, and for what a process keeps."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -28,7 +29,9 @@ def run(script, *arguments, changes=None, timeout=120):
     process = start(script, *arguments, changes=changes)
     try:
         out, err = process.communicate(timeout=timeout)
-    finally:
-        process.kill()
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        out, err = process.communicate()
+        raise AssertionError(f"did not end within {timeout} s\n{out[-2000:]}\n{err[-4000:]}") from None
     assert process.returncode == 0, f"ended with {process.returncode}\n{out[-2000:]}\n{err[-4000:]}"
     return out, err

@@ -268,4 +268,4 @@ def test_lengths_at_which_the_blocks_of_queries_shrink():
 
     In a process of its own, which a write beyond its memory ends, most often. (The sanitizers' calls hold the same.)
     """
-    children.run(_SHRINKING, changes={"MALLOC_PERTURB_": 85}, timeout=60)
+    children.run(_SHRINKING, changes={"MALLOC_PERTURB_": 85}, timeout=40)
