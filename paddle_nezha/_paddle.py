@@ -143,7 +143,11 @@ def run_operator(
     """
     if is_eager() or getattr(paddle.framework, "in_dynamic_or_pir_mode", is_eager)():
         run = getattr(paddle._C_ops, "_run_custom_op", None) or paddle.base.core.eager._run_custom_op
-        return list(run(name, *inputs.values(), *settings.values()))
+        if is_eager() and not paddle.is_grad_enabled():
+            # Paddle records custom operators under no_grad too, and would keep their inputs alive.
+            inputs = {key: None if tensor is None else tensor.detach() for key, tensor in inputs.items()}
+        answer = run(name, *inputs.values(), *settings.values())
+        return list(answer) if isinstance(answer, (list, tuple)) else [answer]
     helper = paddle.base.layer_helper.LayerHelper(name)
     # The type given here is replaced by what the operator infers.
     made = {output: helper.create_variable_for_type_inference(dtype="float32") for output in outputs}

@@ -10,7 +10,7 @@ import threading
 from pathlib import Path
 from typing import Optional
 
-from paddle_nezha._paddle import Tensor, load_operators, paddle, plain_python, run_operator
+from paddle_nezha._paddle import Tensor, is_eager, load_operators, paddle, plain_python, run_operator
 
 from .building import OperatorError, existing, library, outlook
 
@@ -52,13 +52,16 @@ def load(path: "Optional[Path]" = None) -> Path:
             raise OperatorError(_why_not)
         try:
             found = library() if path is None else Path(path)
-            load_operators(str(found))
         except OperatorError as error:
             _why_not = str(error)
             raise
+        try:
+            load_operators(str(found))
         except Exception as error:
-            what = path or "the library"
-            raise OperatorError(f"{what} could not be loaded into Paddle {paddle.__version__}: {error}") from None
+            why = next((line.strip() for line in reversed(str(error).splitlines()) if line.strip()), repr(error))
+            said = f"{found} could not be loaded into Paddle {paddle.__version__}: {why}"
+            _why_not = said if path is None else _why_not
+            raise OperatorError(said) from None
         _loaded, _why_not = found, None
         return found
 
@@ -126,6 +129,8 @@ def packed_attention(
         OperatorError: there is no operator here.
     """
     _require()
+    if is_eager() and 0 in qkv.shape[:-1] and qkv.shape[-1]:  # Paddle 2.6 lets no operator return nothing
+        return qkv[..., : qkv.shape[-1] // 3]
     bias = paddle.zeros(qkv.shape[-1:], qkv.dtype) if bias is None else bias
     settings = {"heads": heads, "max_relative_position": max_relative_position, "dropout": float(dropout)}
     given = {"QKV": qkv, "Bias": bias, **({} if tables is None else {"Tables": tables})}

@@ -25,6 +25,7 @@ from filelock import FileLock, Timeout
 
 from paddle_nezha._files import replaced
 from paddle_nezha._paddle import paddle
+from paddle_nezha.hub import sha256_of
 from paddle_nezha.hub.places import cache_home
 
 SOURCES = Path(__file__).parent / "csrc"
@@ -57,7 +58,7 @@ def library() -> Path:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(f"{target}.lock", timeout=60 * _MINUTES):
-            if not target.is_file():
+            if not _is_whole(target):
                 _build(target, command)
     except OSError as error:
         folder = target.parent
@@ -84,7 +85,10 @@ def existing() -> Optional[Path]:
         return Path(named)
     if not sys.platform.startswith("linux"):
         raise OperatorError(f"it is made for processors under Linux, not for {sys.platform}")
-    return next((path for path in (PREBUILT / f"{key()}.so", built_path()) if path.is_file()), None)
+    prebuilt = PREBUILT / f"{key()}.so"
+    if prebuilt.is_file():
+        return prebuilt
+    return built_path() if _is_whole(built_path()) else None
 
 
 def outlook() -> str:
@@ -125,6 +129,18 @@ def _usable_compiler() -> str:
     return command
 
 
+def _digest(target: Path) -> Path:
+    return target.with_suffix(".sha256")
+
+
+def _is_whole(target: Path) -> bool:
+    """Whether a library is there as it was compiled: one that is cut short would end the process that loads it."""
+    try:
+        return _digest(target).read_text(encoding="ascii").strip() == sha256_of(target)
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
 def _record(target: Path) -> Path:
     return target.with_suffix(".failed")
 
@@ -147,6 +163,8 @@ def _build(target: Path, command: str) -> None:
         with replaced(target) as unfinished:
             compile_library(Path(unfinished), command)
             _try(Path(unfinished))
+            with replaced(_digest(target)) as digest:
+                Path(digest).write_text(sha256_of(unfinished), encoding="ascii")
     except OperatorError as error:
         with replaced(_record(target)) as path:
             Path(path).write_text(f"{_identity(command)}\n{error}\n", encoding="utf-8")

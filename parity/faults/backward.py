@@ -307,7 +307,9 @@ def _activation(path: str, name: str) -> Plant:
 
 
 def _residual_detached(original: Any, layer: Any) -> "Callable[..., tuple[Tensor, Optional[Tensor]]]":
-    def forward(hidden: Tensor, visible: Optional[Tensor], want_probs: bool) -> "tuple[Tensor, Optional[Tensor]]":
+    def forward(
+        hidden: Tensor, visible: Optional[Tensor], want_probs: bool, *_: Any
+    ) -> "tuple[Tensor, Optional[Tensor]]":
         attended, probs = layer.attention(hidden, visible, want_probs)
         return layer.layer_norm(attended.detach() + layer.ffn_output(layer.activation(layer.ffn(attended)))), probs
 

@@ -468,7 +468,9 @@ def _sum_and_norm(change: "Callable[[Any, Tensor, Tensor], Tensor]") -> Plant:
 
 
 def _residual_of_input(original: Any, layer: Any) -> "Callable[..., tuple[Tensor, Optional[Tensor]]]":
-    def forward(hidden: Tensor, visible: Optional[Tensor], want_probs: bool) -> "tuple[Tensor, Optional[Tensor]]":
+    def forward(
+        hidden: Tensor, visible: Optional[Tensor], want_probs: bool, *_: Any
+    ) -> "tuple[Tensor, Optional[Tensor]]":
         attended, probs = layer.attention(hidden, visible, want_probs)
         return layer.layer_norm(hidden + layer.ffn_output(layer.activation(layer.ffn(attended)))), probs
 

@@ -5,6 +5,7 @@ tests have compiled.
 """
 
 import _ctypes
+import hashlib
 import json
 import logging
 import os
@@ -84,7 +85,10 @@ def test_compiled_once_into_a_folder_of_any_name_and_tried(compiler, caplog, rea
     with caplog.at_level(logging.WARNING, "paddle_nezha"):
         path = building.library()
     assert path == building.built_path() and FOLDER in str(path)
-    assert path.read_bytes() == real_library.read_bytes() and left_over(path.parent) == [path.name]
+    assert path.read_bytes() == real_library.read_bytes() and left_over(path.parent) == [
+        path.with_suffix(".sha256").name,
+        path.name,
+    ]
     assert [record.message for record in caplog.records] == [
         "Compiling the attention operator, once for this Paddle (about half a minute) ..."
     ]
@@ -145,7 +149,9 @@ def test_a_failure_is_remembered_for_that_compiler_and_names_the_file_to_delete(
         building.library()
     assert len(compiler.runs("")) > runs
     compiler(version="1.1")  # another compiler gets its chance, and a success ends the story
-    assert building.library().is_file() and left_over(record.parent) == [building.built_path().name]
+    assert building.library().is_file() and left_over(record.parent) == [
+        building.built_path().with_suffix(ending).name for ending in (".sha256", ".so")
+    ]
 
 
 @pytest.mark.parametrize("linking, said", [
@@ -301,16 +307,28 @@ def test_without_the_operator_models_run_natively(changes, reason, notices, tmp_
 
 
 @pytest.mark.parametrize("damage", ["not a library", "cut short", "empty", "another library"])
-def test_a_damaged_library_is_named_and_models_run_natively(damage, tmp_path, real_library):
+def test_a_damaged_library_is_not_loaded_but_compiled_anew(damage, tmp_path, real_library):
+    # One that is cut short would end the process: its own digest lies beside it.
     path = tmp_path / "operator" / f"{building.key()}.so"
     path.parent.mkdir()
     whole = real_library.read_bytes()
-    path.write_bytes(
-        {"not a library": b"<html>404</html>", "cut short": whole[: len(whole) // 2], "empty": b""}.get(damage, b"")
-    )
-    if damage == "another library":
-        path.write_bytes(Path(_ctypes.__file__).read_bytes())
-    reason, description, _ = model_in({building.SWITCH: None, HOME_VARIABLE: tmp_path})
+    path.with_suffix(".sha256").write_text(hashlib.sha256(whole).hexdigest())
+    other = Path(_ctypes.__file__).read_bytes()
+    damaged = {"not a library": b"<html>404</html>", "cut short": whole[: len(whole) // 2], "another library": other}
+    path.write_bytes(damaged.get(damage, b""))
+    reason, description, notice = model_in({building.SWITCH: None, HOME_VARIABLE: tmp_path, "CXX": "/bin/false"})
+    assert "Compiling the attention operator" in notice[0] and "ended with 1" in reason
+    path.write_bytes(whole)
+    path.with_suffix(".failed").unlink()
+    reason, description, notice = model_in({building.SWITCH: None, HOME_VARIABLE: tmp_path, "CXX": "/bin/false"})
+    assert reason is None and str(path) in description and not notice
+
+
+@pytest.mark.parametrize("named", ["not a library", "another library"])
+def test_what_the_environment_names_and_is_no_library_is_named_and_models_run_natively(named, tmp_path):
+    path = tmp_path / "named.so"
+    path.write_bytes(b"<html>404</html>" if named == "not a library" else Path(_ctypes.__file__).read_bytes())
+    reason, description, _ = model_in({building.SWITCH: str(path)})
     assert "could not be loaded into Paddle" in reason and str(path) in reason
     assert description == f"not available: {reason}" and "\n" not in description  # one line, as it says
 

@@ -74,6 +74,8 @@ def test_packed_sequences_are_separate_ones(case):
     context, log_sum_exp, slope, slopes = answer(case)
     total = 0.0
     for where, changes in parts(case):
+        if not context[where].size:  # a sequence of no tokens: alone it never reaches the operator
+            continue
         alone = answer(case, **changes)
         # Bit for bit: a sequence does not know what stands beside it.
         assert (context[where] == alone[0]).all() and (log_sum_exp[:, where] == alone[1]).all()

@@ -61,12 +61,13 @@ def test_the_dense_form_trains_alike():
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_float32_ends_no_further_from_the_truth_than_pytorch(optimizer):
     rows = judge_training(optimizer, "float32", quick=True)
-    judged = {row.stage: row for row in rows if np.isfinite(row.limit)}
-    assert sorted(judged) == ["loss_curve", "weights"]
+    judged = {(row.stage, row.form): row for row in rows if np.isfinite(row.limit)}
+    assert sorted(judged) == [(stage, form) for stage in ("loss_curve", "weights") for form in ("blocked", "operator")]
     for row in judged.values():
         assert row.passed and row.limit == RATIO_LIMIT and row.samples == len(QUICK_SEEDS), row
     single = [row for row in rows if row.stage.startswith("weights:")]
-    assert len(single) == len(parameter_shapes(BATCH.make_config(), HEAD)) - 1  # the tied table is there once
+    # The tied table is there once.
+    assert len(single) == 2 * (len(parameter_shapes(BATCH.make_config(), HEAD)) - 1)
     assert {row.why for row in single} == {"reported, not judged"}
     # The runs did part: a float32 run that equalled the float64 one would be no float32 run.
     assert all(row.error > 0 and row.torch_error > 0 for row in rows)
@@ -90,7 +91,7 @@ def test_every_batch_is_new():
     assert (other.inputs["input_ids"] != first.inputs["input_ids"]).any()
 
 
-@pytest.mark.parametrize(("dtype", "runs"), [("float64", 2), ("float32", 3 * len(QUICK_SEEDS))])
+@pytest.mark.parametrize(("dtype", "runs"), [("float64", 3), ("float32", 4 * len(QUICK_SEEDS))])
 def test_progress_counts_every_step(dtype, runs):
     seen = []
     judge_training(

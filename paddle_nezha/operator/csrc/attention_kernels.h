@@ -199,31 +199,76 @@ NEZHA_INLINE void turn(const Sizes<T>& z, const Fold<T>& fold, int64_t rows, con
 
 // Repeats the first and the last entry of a strip in its margins.
 template <class T>
-NEZHA_INLINE void fill_margins(const Sizes<T>& z, int64_t reach, T* strip) {
+NEZHA_INLINE void fill_margins(int64_t reach, T* strip) {
   constexpr int n = lanes<T>();
   store(strip, all(strip[n]));
   store(strip + n + 2 * reach + 1, all(strip[n + 2 * reach]));
-  (void)z;
+}
+
+// Both sides of ROWS strips, COLUMNS vectors from distance 1 + first on: the products E with the cosines and O with the
+// sines stay in registers until they are E + O, behind `middle`, and E - O, backwards before it.
+template <class T, int ROWS, int COLUMNS>
+NEZHA_INLINE void tile_of_strips(const T* cosines, const T* sines, int64_t row, const T* cos_panel, const T* sin_panel,
+                                 int64_t own, int64_t depth, int64_t first, T* middle, int64_t strip) {
+  constexpr int n = lanes<T>();
+  Vector<T> even[ROWS][COLUMNS], odd[ROWS][COLUMNS];
+#pragma GCC unroll 8
+  for (int i = 0; i < ROWS; i++)
+#pragma GCC unroll 8
+    for (int j = 0; j < COLUMNS; j++) even[i][j] = odd[i][j] = Vector<T>{};
+  for (int64_t k = 0; k < depth; k++, cos_panel += own, sin_panel += own) {
+#pragma GCC unroll 8
+    for (int i = 0; i < ROWS; i++) {
+      const T c = cosines[i * row + k], s = sines[i * row + k];
+#pragma GCC unroll 8
+      for (int j = 0; j < COLUMNS; j++) {
+        even[i][j] += c * load(cos_panel + j * n);
+        odd[i][j] += s * load(sin_panel + j * n);
+      }
+    }
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < ROWS; i++)
+#pragma GCC unroll 8
+    for (int j = 0; j < COLUMNS; j++) {
+      store(middle + i * strip + 1 + first + j * n, even[i][j] + odd[i][j]);
+      const Vector<T> before = even[i][j] - odd[i][j];
+      store(middle + i * strip - first - (j + 1) * n, pick<T, Reverse>(before, before));
+    }
+}
+template <class T, int COLUMNS>
+__attribute__((noinline)) void columns_of_strips(int64_t rows, const T* cosines, const T* sines, int64_t row,
+                                                 const T* cos_panel, const T* sin_panel, int64_t own, int64_t depth,
+                                                 int64_t first, T* middle, int64_t strip) {
+  int64_t i = 0;
+  for (; i + kRows <= rows; i += kRows)
+    tile_of_strips<T, kRows, COLUMNS>(cosines + i * row, sines + i * row, row, cos_panel, sin_panel, own, depth, first,
+                                      middle + i * strip, strip);
+  for (; i < rows; i++)
+    tile_of_strips<T, 1, COLUMNS>(cosines + i * row, sines + i * row, row, cos_panel, sin_panel, own, depth, first,
+                                  middle + i * strip, strip);
 }
 
 // Strips [rows, strip] of x [rows, wide] against the sinusoid table.
 template <class T>
 NEZHA_INLINE void strips_of(const Sizes<T>& z, const Fold<T>& fold, int64_t reach, int64_t rows, const T* x, T* strips, T* space) {
-  constexpr int n = lanes<T>();
-  T *sines = space, *cosines = sines + z.rows * z.half, *even = cosines + z.rows * z.half, *odd = even + z.rows * z.sides;
-  T* centre = odd + z.rows * z.sides;
+  constexpr int n = lanes<T>(), together = kColumns / 2;
+  T *sines = space, *cosines = sines + z.rows * z.half, *centre = cosines + z.rows * z.half;
   turn(z, fold, rows, x, sines, cosines, centre);
-  product(rows, z.sides / n, fold.angles, cosines, z.half, 1, fold.by_angle(fold.cos_by_angle), even, z.sides, false);
-  product(rows, z.sides / n, fold.angles, sines, z.half, 1, fold.by_angle(fold.sin_by_angle), odd, z.sides, false);
+  T* middle = strips + n + reach;
+  const int64_t all_vectors = vectors_for<T>(fold.reach), used = z.sides / n;
+  for (int64_t v = 0; v < used; v += together) {
+    const int64_t panel = v / kColumns * kColumns, own = least<int64_t>(kColumns, all_vectors - panel) * n;
+    const int64_t offset = panel * n * fold.angles + (v - panel) * n;
+    const T *c = fold.cos_by_angle + offset, *s = fold.sin_by_angle + offset;
+    if (used - v >= together)
+      columns_of_strips<T, together>(rows, cosines, sines, z.half, c, s, own, fold.angles, v * n, middle, z.strip);
+    else
+      columns_of_strips<T, 1>(rows, cosines, sines, z.half, c, s, own, fold.angles, v * n, middle, z.strip);
+  }
   for (int64_t i = 0; i < rows; i++) {
-    T* middle = strips + i * z.strip + n + reach;
-    for (int64_t t = 0; t < z.sides; t += n) {
-      const Vector<T> e = load(even + i * z.sides + t), o = load(odd + i * z.sides + t);
-      store(middle + 1 + t, e + o);
-      store(middle - t - n, pick<T, Reverse>(e - o, e - o));
-    }
-    middle[0] = centre[i];
-    fill_margins(z, reach, strips + i * z.strip);
+    middle[i * z.strip] = centre[i];
+    fill_margins(reach, strips + i * z.strip);
   }
 }
 template <class T>
@@ -302,14 +347,22 @@ NEZHA_INLINE int64_t rows_together(int64_t keys) {
   return least<int64_t>(8, most<int64_t>(1, 16384 / static_cast<int64_t>(sizeof(T)) / keys));
 }
 
+// Scores of hidden keys to -inf. Not by adding: a product with what is hidden may be +inf.
+template <class T>
+NEZHA_INLINE void hide(int64_t keys, T* x, const T* hidden) {
+  for (int64_t j = 0; j < keys; j += lanes<T>()) {
+    const Vector<T> mask = load(hidden + j);
+    store(x + j, mask < 0 ? mask : load(x + j));
+  }
+}
+
 // A row's largest score. Adds, in place, what hides keys (`hidden` [keys], 0 or -inf, or null) and, within the band, the
 // relative scores (`bias`, the row's strip); the tails' constants stay with the tails.
 template <class T, bool RELATIVE>
 NEZHA_INLINE T largest_score(int64_t query, int64_t reach, int64_t keys, T* x, const T* hidden, const T* bias) {
   constexpr int n = lanes<T>();
   const Band band = RELATIVE ? band_of<T>(query, reach, keys) : Band{keys, keys};
-  if (hidden)
-    for (int64_t j = 0; j < keys; j += n) store(x + j, load(x + j) + load(hidden + j));
+  if (hidden) hide(keys, x, hidden);
   Vector<T> top = all(minus_infinity<T>());
   for (int64_t j = 0; j < band.left; j += n) top = larger<T>(top, load(x + j));
   if (RELATIVE) {
@@ -377,8 +430,7 @@ NEZHA_INLINE void score_gradients(int64_t query, int64_t reach, int64_t keys, T*
                                   Tails<T>* tails, Tails<T>* value_tails) {
   constexpr int n = lanes<T>();
   const Band band = RELATIVE ? band_of<T>(query, reach, keys) : Band{keys, keys};
-  if (hidden)
-    for (int64_t j = 0; j < keys; j += n) store(x + j, load(x + j) + load(hidden + j));
+  if (hidden) hide(keys, x, hidden);
 
   Vector<T> products{}, total{};
   const auto probability = [&](int64_t j, Vector<T> score, Vector<T> grad) {
@@ -552,7 +604,7 @@ void forward_of(const Call<T>& call, const Item& item, const T* fixed, T* scratc
     if (ENCODING == Encoding::parametric_relative) {
       product(rows, vectors_for<T>(learned.rows), z.head, at.queries, z.wide, 1, learned.by_column(learned.key_by_column),
               at.bias + n, z.strip, false);
-      for (int64_t i = 0; i < rows; i++) fill_margins(z, reach, at.bias + i * z.strip);
+      for (int64_t i = 0; i < rows; i++) fill_margins(reach, at.bias + i * z.strip);
     }
     product(rows, keys / n, z.head, at.queries, z.wide, 1, {at.keys, z.head, keys / n}, at.scores, z.keys, false);
     T inverse[kMostRows], largest[kMostRows];
@@ -677,8 +729,8 @@ void backward_of(const Call<T>& call, const Item& item, const T* fixed, T* scrat
       product(rows, vectors_for<T>(learned.rows), z.head, at.grads, z.wide, 1, learned.by_column(learned.value_by_column),
               at.grad_strips + n, z.strip, false);
       for (int64_t i = 0; i < rows; i++) {
-        fill_margins(z, reach, at.bias + i * z.strip);
-        fill_margins(z, reach, at.grad_strips + i * z.strip);
+        fill_margins(reach, at.bias + i * z.strip);
+        fill_margins(reach, at.grad_strips + i * z.strip);
       }
     }
     product(rows, keys / n, z.head, at.queries, z.wide, 1, {at.keys_across, z.head, keys / n}, at.scores, z.keys, false);

@@ -3,6 +3,7 @@
 #include <paddle/extension.h>
 
 #include <algorithm>
+#include <atomic>
 #include <exception>
 #include <initializer_list>
 #include <mutex>
@@ -24,7 +25,9 @@ using paddle::DataType;
 using paddle::Tensor;
 using OptionalTensor = paddle::optional<Tensor>;
 
-// Paddle's own threads, as many as it uses itself: this library is linked with Paddle's OpenMP.
+// Paddle's own threads, as many as it uses itself: this library is linked with Paddle's OpenMP. That one knows the
+// parallel region alone of what GCC makes of OpenMP; the functions of a parallel loop would come from another OpenMP in
+// the process, which knows nothing of these threads, and each would run the whole loop. So the loop is ours.
 nezha::Parallel paddle_threads() {
 #ifdef _OPENMP
   const int threads = omp_in_parallel() ? 1 : omp_get_max_threads();
@@ -34,17 +37,24 @@ nezha::Parallel paddle_threads() {
   return {threads, [threads](int64_t count, const std::function<void(int64_t)>& work) {
             std::exception_ptr failure;
             std::mutex mutex;
-            (void)threads;
-#ifdef _OPENMP
-#pragma omp parallel for schedule(dynamic, 1) num_threads(threads) if (threads > 1 && count > 1)
-#endif
-            for (int64_t i = 0; i < count; i++) {
-              try {  // an exception may not leave a thread of the team
-                work(i);
-              } catch (...) {
-                const std::lock_guard<std::mutex> lock(mutex);
-                if (!failure) failure = std::current_exception();
+            std::atomic<int64_t> next(0);
+            const auto run = [&] {
+              for (int64_t i = next++; i < count; i = next++) {
+                try {  // an exception may not leave a thread of the team
+                  work(i);
+                } catch (...) {
+                  const std::lock_guard<std::mutex> lock(mutex);
+                  if (!failure) failure = std::current_exception();
+                }
               }
+            };
+            if (threads > 1 && count > 1) {
+#ifdef _OPENMP
+#pragma omp parallel num_threads(threads)
+#endif
+              run();
+            } else {
+              run();
             }
             if (failure) std::rethrow_exception(failure);
           }};

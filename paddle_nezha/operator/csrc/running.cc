@@ -133,9 +133,15 @@ std::vector<Item> items_of(const Call<T>& call, int64_t wanted) {
 
 template <class T>
 size_t scratch_needed(const Kernels<T>& kernels, const Call<T>& call, bool backward) {
-  int64_t longest = 0;
-  for (int64_t s = 0; s < call.sequences; s++) longest = std::max(longest, length_of(call, s));
-  return kernels.scratch_size(call, longest, backward);
+  // Of every sequence: a longer one has fewer queries in a block, and may need less.
+  size_t most = 0;
+  int64_t last = -1;
+  for (int64_t s = 0; s < call.sequences; s++) {
+    const int64_t length = length_of(call, s);
+    if (length != last) most = std::max(most, kernels.scratch_size(call, length, backward));
+    last = length;
+  }
+  return most;
 }
 
 // The tables of a call: `learned` holds them where they were made for it.
