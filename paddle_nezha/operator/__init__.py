@@ -99,6 +99,7 @@ def instruction_set() -> str:
     return str(name().decode())
 
 
+@plain_python
 def packed_attention(
     qkv: Tensor,
     visible: Optional[Tensor] = None,
@@ -139,6 +140,7 @@ def packed_attention(
     return run_operator(name, given, settings, ("Out", "LogSumExp"))[0]
 
 
+@plain_python
 def gelu(x: Tensor, bias: Tensor) -> Tensor:
     """The exact GELU of ``x + bias`` in one pass: x [..., W], bias [W]; float32 or float64, on a CPU.
 
@@ -149,6 +151,7 @@ def gelu(x: Tensor, bias: Tensor) -> Tensor:
     return run_operator("nezha_gelu", {"X": x, "Bias": bias}, {}, ("Out",))[0]
 
 
+@plain_python
 def residual_norm(
     x: Tensor,
     residual: Tensor,

@@ -329,6 +329,14 @@ NEZHA_INLINE void clear(T* strip, int64_t count) {
   for (int64_t i = 0; i < count; i += lanes<T>()) store(strip + i, Vector<T>{});
 }
 
+// Clears what a row's band will not write of its strip of sums.
+template <class T>
+NEZHA_INLINE void clear_around(const Band& band, int64_t shift, T* strip, int64_t count) {
+  constexpr int n = lanes<T>();
+  for (int64_t i = 0; i < shift + band.left; i += n) store(strip + i, Vector<T>{});
+  for (int64_t i = count - n; i > shift + band.right - n; i -= n) store(strip + i, Vector<T>{});
+}
+
 // Adds what lies in the margins of a strip of sums, and the tails, to its first and last entry; the margins are then 0.
 template <class T>
 NEZHA_INLINE void gather_margins(int64_t reach, T* strip, T before, T behind) {
@@ -405,14 +413,14 @@ NEZHA_INLINE T probabilities(int64_t query, int64_t reach, int64_t keys, T* x, T
   const T before = (RELATIVE ? bias[n] : T(0)) - largest;
   for (int64_t j = 0; j < band.left; j += n) dropped += weight(j, load(x + j) + before);
   if (RELATIVE) {
-    tails->before = Reduce<T>::sum(dropped);
-    clear(sums, strip);
+    tails->before = band.left ? Reduce<T>::sum(dropped) : T(0);
+    clear_around(band, n + reach - query, sums, strip);
     T* at = sums + n + reach - query;
     for (int64_t j = band.left; j < band.right; j += n) store(at + j, weight(j, load(x + j) - largest));
     const T behind = bias[n + 2 * reach] - largest;
     dropped = Vector<T>{};
     for (int64_t j = band.right; j < keys; j += n) dropped += weight(j, load(x + j) + behind);
-    tails->behind = Reduce<T>::sum(dropped);
+    tails->behind = band.right < keys ? Reduce<T>::sum(dropped) : T(0);
   }
   return Reduce<T>::sum(sum);
 }

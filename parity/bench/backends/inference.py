@@ -7,43 +7,32 @@ from typing import Any, Callable
 
 from paddle_nezha import NeZhaModel
 from paddle_nezha._paddle import nn, paddle
+from paddle_nezha.export import MODEL_NAME, export
 from parity.bench.backends.bert import Bert
 from parity.bench.backends.inputs import ids_and_mask
-from parity.bench.backends.ours import config_of, forced_form, operator_problem
+from parity.bench.backends.ours import config_of, operator_problem
 from parity.bench.plan import Case, Engine, Setting
 
 
 class _Entry(nn.Layer):
     """Ids and mask in, last hidden states and pooled output out."""
 
-    def __init__(self, model: nn.Layer, by_name: bool) -> None:
+    def __init__(self, model: nn.Layer) -> None:
         super().__init__()
-        self.model, self.by_name = model, by_name
+        self.model = model
 
     def forward(self, ids: Any, mask: Any) -> Any:
-        states = self.model(ids, attention_mask=mask) if self.by_name else self.model(ids, mask)
+        states = self.model(ids, mask)
         return states[0], states[1]
 
 
-def exported_form() -> str:
-    """The form that an export of ours is made in: the operator where it is there and can be asked for."""
-    if paddle.__version__.startswith("2."):
-        return ""  # measured on 2.6.2: its predictor crashes the process on a graph that holds the operator
-    try:
-        with forced_form("operator"):
-            return "" if operator_problem() else "operator"
-    except Exception:
-        return ""
-
-
-def export(model: nn.Layer, path: str, form: str, by_name: bool) -> None:
+def save(model: nn.Layer, path: str) -> None:
     """Writes the traced model, lengths open, to files that begin with `path`."""
     spec = [paddle.static.InputSpec([None, None], "int64", name) for name in ("ids", "mask")]
     model.eval()
-    with forced_form(form):
-        traced = paddle.jit.to_static(_Entry(model, by_name), input_spec=spec, full_graph=True)
-        traced.eval()
-        paddle.jit.save(traced, path)
+    traced = paddle.jit.to_static(_Entry(model), input_spec=spec, full_graph=True)
+    traced.eval()
+    paddle.jit.save(traced, path)
 
 
 def serve(path: str, threads: int) -> Any:
@@ -60,8 +49,6 @@ def serve(path: str, threads: int) -> Any:
 
 
 class _Served:
-    by_name = False
-
     def __init__(self, engine: Engine, setting: Setting) -> None:
         paddle.set_device("cpu")
         paddle.seed(20)
@@ -69,26 +56,23 @@ class _Served:
         self.facts = {"paddle": paddle.__version__}
         self.predictor: Any = None
 
-    def make(self) -> nn.Layer:
+    def write(self, folder: str) -> str:
+        """Writes the graph into a folder and gives what its files' names begin with."""
         raise NotImplementedError
-
-    def form(self) -> str:
-        return ""
 
     def build(self) -> None:
         if self.predictor is not None:
             return
         with tempfile.TemporaryDirectory(prefix="parity-bench-") as folder:
-            path = os.path.join(folder, "model")
-            export(self.make(), path, self.form(), self.by_name)
-            self.predictor = serve(path, int(os.environ["OMP_NUM_THREADS"]))
+            self.predictor = serve(self.write(folder), int(os.environ["OMP_NUM_THREADS"]))
 
     def forget(self) -> None:
         pass
 
     def call(self, task: str, case: Case) -> "Callable[[], Any]":
         self.build()
-        arrays = dict(zip(("ids", "mask"), ids_and_mask(case, self.setting)))
+        ids, mask = ids_and_mask(case, self.setting)
+        arrays = {"ids": ids, "mask": mask, "input_ids": ids, "attention_mask": mask, "token_type_ids": 0 * ids}
         names = self.predictor.get_input_names()
         outputs = self.predictor.get_output_names()
 
@@ -103,20 +87,21 @@ class _Served:
 
 
 class OursServed(_Served):
-    by_name = True
+    """As `paddle-nezha export --op` writes it; without the operator where there is none."""
 
     def __init__(self, engine: Engine, setting: Setting) -> None:
         super().__init__(engine, setting)
-        self._form = exported_form()
-        self.facts["form"] = self._form or "dense"
+        self._op = not operator_problem()
+        self.facts["form"] = "operator" if self._op else "dense"
 
-    def form(self) -> str:
-        return self._form
-
-    def make(self) -> nn.Layer:
-        return NeZhaModel(config_of(self.setting, self.engine.relative))
+    def write(self, folder: str) -> str:
+        model = NeZhaModel(config_of(self.setting, self.engine.relative))
+        written = export(model, os.path.join(folder, "served"), op=self._op)
+        return os.path.join(written.folder, MODEL_NAME)
 
 
 class BertServed(_Served):
-    def make(self) -> nn.Layer:
-        return Bert(self.setting)
+    def write(self, folder: str) -> str:
+        path = os.path.join(folder, "model")
+        save(Bert(self.setting), path)
+        return path
