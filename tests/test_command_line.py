@@ -21,7 +21,7 @@ from weights.demo import FOLDER
 ROOT = Path(__file__).resolve().parent.parent
 WEIGHTS = FOLDER / "model_state.pdparams"
 QUERY = "nezha.encoder.layer.0.attention.query.weight"
-COMMANDS = ("fetch", "list", "verify", "convert", "diff", "info")
+COMMANDS = ("fetch", "list", "verify", "convert", "diff", "export", "info")
 FILES = {"config.json", "vocab.txt", "model_state.pdparams"}
 
 

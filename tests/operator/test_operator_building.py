@@ -283,7 +283,8 @@ def model_in(changes):
     out, err = children.run(_MODEL, changes=changes)
     sums, reason, description = json.loads(out.strip().splitlines()[-1])
     assert sums[0] == sums[1] > 0
-    return reason, description, [line for line in err.splitlines() if line]
+    # Paddle 2.6 logs a line of its own about custom operators.
+    return reason, description, [line for line in err.splitlines() if line and "`is_initialized`" not in line]
 
 
 def test_a_broken_compiler_leaves_models_running_natively_with_one_notice(tmp_path):

