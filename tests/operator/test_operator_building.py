@@ -405,4 +405,4 @@ def test_the_real_compiler_in_a_folder_of_any_name(tmp_path, monkeypatch):
     home = tmp_path / FOLDER
     reason, description, notice = model_in({building.SWITCH: None, HOME_VARIABLE: home})
     assert reason is None and str(home) in description and len(notice) == 1
-    assert [path.suffix for path in sorted((home / "operator").iterdir())] == [".so", ".lock"]
+    assert [path.suffix for path in sorted((home / "operator").iterdir())] == [".sha256", ".so", ".lock"]
