@@ -54,7 +54,6 @@ def test_no_sanitizer_reports_anything(sanitizers, tmp_path):
         report([driver, 60], name)
 
 
-@pytest.mark.slow
 @needs_compiler
 @pytest.mark.timeout(1500)
 def test_many_calls_as_the_library_is_compiled(tmp_path):

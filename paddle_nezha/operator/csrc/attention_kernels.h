@@ -334,7 +334,8 @@ template <class T>
 NEZHA_INLINE void clear_around(const Band& band, int64_t shift, T* strip, int64_t count) {
   constexpr int n = lanes<T>();
   for (int64_t i = 0; i < shift + band.left; i += n) store(strip + i, Vector<T>{});
-  for (int64_t i = count - n; i > shift + band.right - n; i -= n) store(strip + i, Vector<T>{});
+  // A query far behind the last visible key has all of its band before the strip.
+  for (int64_t i = count - n; i >= most<int64_t>(0, shift + band.right - n + 1); i -= n) store(strip + i, Vector<T>{});
 }
 
 // Adds what lies in the margins of a strip of sums, and the tails, to its first and last entry; the margins are then 0.
