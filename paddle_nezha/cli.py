@@ -75,12 +75,14 @@ def _fail(error: object, code: int, as_json: bool = False) -> int:
 def _log_lines() -> "Iterator[None]":
     """What the package has to say while it works, on stderr."""
     logger, handler = logging.getLogger("paddle_nezha"), logging.StreamHandler(sys.stderr)
-    level = logger.level
+    level, propagate = logger.level, logger.propagate
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
+    logger.propagate = False  # Paddle gives the root logger a handler, which would say everything once more
     try:
         yield
     finally:
+        logger.propagate = propagate
         logger.setLevel(level)
         logger.removeHandler(handler)
 
