@@ -92,7 +92,7 @@ void gelu_backward(const GeluCall<T>& call, int64_t first, int64_t last, T* sums
 
 // ---- LayerNorm(residual + dropout(x + bias))
 
-// A row of the sum that is normalised, to `row`; dropout's factors to `factors` where there are any.
+// A row of the sum that is normalised, to `row`, with zeros behind its end; dropout's factors to `factors` where there are any.
 template <class T>
 NEZHA_INLINE void sum_row(const NormCall<T>& call, int64_t i, T* row, T* factors) {
   const T *x = call.x + i * call.width, *residual = call.residual + i * call.width;
@@ -101,7 +101,7 @@ NEZHA_INLINE void sum_row(const NormCall<T>& call, int64_t i, T* row, T* factors
   for (int64_t j = 0; j < call.width; j += lanes<T>()) {
     const int64_t count = call.width - j;
     Vector<T> y = load_some(x + j, count) + load_some(call.bias + j, count);
-    if (dropped) y *= load(factors + j);
+    if (dropped) y *= load_some(factors + j, count);
     store(row + j, y + load_some(residual + j, count));
   }
 }

@@ -1,7 +1,6 @@
 // Which instruction set runs, what is kept between calls, and how a call is cut into pieces that threads share out.
 
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -110,7 +109,7 @@ int64_t length_of(const Call<T>& call, int64_t sequence) {
   return call.starts[sequence + 1] - call.starts[sequence];
 }
 
-// Items, the longest first. With few heads the queries of each are shared out, if `pieces` of them are wanted.
+// Items, the longest first. With few heads the queries of each are shared out, if more pieces are `wanted`.
 template <class T>
 std::vector<Item> items_of(const Call<T>& call, int64_t wanted) {
   std::vector<Item> items;
