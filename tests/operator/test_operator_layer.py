@@ -1,4 +1,4 @@
-"""What lies between a layer's products: GELU with its bias, and LayerNorm(residual + dropout(x + bias)), by definition."""
+"""GELU with its bias, and LayerNorm(residual + dropout(x + bias)), against their definitions in float64."""
 
 import numpy as np
 import pytest
