@@ -45,7 +45,8 @@ ALLOWED = {
         "pretrained",
         "tokenizer",
     },
-    "cli": {"_paddle", "_streams", "checkpoint", "export", "hub", "operator", "tuning", "verification"},
+    "commands": {"_paddle", "checkpoint", "export", "hub", "operator", "tuning", "verification"},
+    "cli": {"_streams", "checkpoint", "commands"},
     "__main__": {"cli"},
     "auto": {"config", "checkpoint", "hub", "pretrained", "model", "heads"},
 }

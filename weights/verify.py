@@ -14,7 +14,7 @@ from typing import Any, Optional
 
 import paddle_nezha
 from paddle_nezha.checkpoint.verify import Check, Findings
-from paddle_nezha.cli import told
+from paddle_nezha.commands.checkpoints import told
 from paddle_nezha.hub import list_entries, resolve
 from paddle_nezha.hub.places import OFFLINE_VARIABLE
 from paddle_nezha.verification import verify

@@ -1,0 +1,1 @@
+"""The command line, a module for each group of commands: `add(commands)` describes them and says what runs them."""
