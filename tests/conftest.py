@@ -28,7 +28,7 @@ def operator_library():
 
     if building.SWITCH not in os.environ:
         os.environ[building.SWITCH] = str(building.library())
-    yield
+    yield os.environ[building.SWITCH]
     os.environ.pop(building.SWITCH, None)
 
 

@@ -380,7 +380,8 @@ def test_the_record_of_a_wrong_file_is_removed(call, demo, home):
 # ---- info, and where Paddle is missing
 
 
-def test_info(call, home):
+def test_info(call, home, monkeypatch, operator_library):
+    monkeypatch.setenv("PADDLE_NEZHA_OPERATOR", operator_library)
     code, out, _ = call("info", "--json")
     facts = json.loads(out)
     assert code == 0 and facts["cache"] == str(home) and facts["offline"] is False
