@@ -15,10 +15,10 @@ from typing import Optional
 from paddle_nezha import __version__
 from paddle_nezha._streams import discard_output, open_closed_streams
 from paddle_nezha.checkpoint import CheckpointError
-from paddle_nezha.commands import checkpoints, export, info
+from paddle_nezha.commands import checkpoints, export, info, pretraining
 from paddle_nezha.commands.shared import COULD_NOT, DONE, fail
 
-_GROUPS = (checkpoints, export, info)
+_GROUPS = (checkpoints, export, pretraining, info)
 
 
 def main(arguments: "Optional[list[str]]" = None) -> int:

@@ -63,11 +63,23 @@ def is_labelled(labels: Tensor) -> Tensor:
     return (labels != IGNORED_LABELS[0]) & (labels != IGNORED_LABELS[1])
 
 
-def cross_entropy(logits: Tensor, labels: Tensor, labelled: Optional[Tensor] = None) -> Tensor:
-    """Mean over labelled positions of ``logsumexp(logits) - logits[label]``.
+def summed_cross_entropy(logits: Tensor, labels: Tensor, labelled: Tensor) -> Tensor:
+    """The sum over labelled positions of ``logsumexp(logits) - logits[label]``, a scalar.
 
     Written out, because Paddle 3.3.1's `F.cross_entropy` divides by all positions when some are ignored, and both
     Paddles let no probability fall below exp(-64) on a CPU.
+
+    Args:
+        logits: [..., K]. labels: int64 [...]. labelled: bool [...].
+    """
+    logits = _wide(logits)
+    safe = labels * labelled.astype(labels.dtype)
+    chosen = paddle.take_along_axis(logits, safe.unsqueeze(-1), -1).squeeze(-1)
+    return ((paddle.logsumexp(logits, -1) - chosen) * labelled.astype(logits.dtype)).sum()
+
+
+def cross_entropy(logits: Tensor, labels: Tensor, labelled: Optional[Tensor] = None) -> Tensor:
+    """Mean over labelled positions of the cross-entropy.
 
     Args:
         logits: [..., K]. labels: int64 [...].
@@ -76,13 +88,10 @@ def cross_entropy(logits: Tensor, labels: Tensor, labelled: Optional[Tensor] = N
     Returns:
         A scalar; 0 when nothing is labelled.
     """
-    logits = _wide(logits)
     if labelled is None:
         labelled = is_labelled(labels)
-    safe = labels * labelled.astype(labels.dtype)
-    chosen = paddle.take_along_axis(logits, safe.unsqueeze(-1), -1).squeeze(-1)
-    loss = (paddle.logsumexp(logits, -1) - chosen) * labelled.astype(logits.dtype)
-    return loss.sum() / paddle.clip(labelled.astype(logits.dtype).sum(), min=1.0)
+    total = summed_cross_entropy(logits, labels, labelled)
+    return total / paddle.clip(labelled.astype(total.dtype).sum(), min=1.0)
 
 
 def binary_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
@@ -652,12 +661,12 @@ def _token_loss(
     """
     if labels is None or logits is not None:
         return _class_loss(name, logits, labels)
-    kept, labels = _labelled(hidden_states, check_class_labels(name, labels, hidden_states, classes))
+    kept, labels = labelled_tokens(hidden_states, check_class_labels(name, labels, hidden_states, classes))
     return cross_entropy(score(kept), labels)
 
 
 @plain_python
-def _labelled(hidden_states: Tensor, labels: Tensor) -> "tuple[Tensor, Tensor]":
+def labelled_tokens(hidden_states: Tensor, labels: Tensor) -> "tuple[Tensor, Tensor]":
     """The labelled ones [M, N] of the hidden states [B, L, N], and their labels [M]."""
     if not is_eager_throughout():  # a graph's sizes stay what they are
         return hidden_states, labels

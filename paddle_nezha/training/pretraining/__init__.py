@@ -1,0 +1,1 @@
+"""Pre-training: `settings.PretrainingSettings` say what, `trainer.pretrain` does it."""

@@ -1,0 +1,469 @@
+"""Pre-training: from a corpus and settings to a model, stopped and taken up again at any moment."""
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import logging
+import math
+import os
+import platform
+import shutil
+import signal
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Optional, Union
+
+import numpy as np
+from tqdm import tqdm
+
+from paddle_nezha import __version__
+from paddle_nezha._files import replaced
+from paddle_nezha._paddle import paddle
+from paddle_nezha.config import NeZhaConfig
+from paddle_nezha.heads import NeZhaForMaskedLM, NeZhaForPretraining
+from paddle_nezha.training import checkpoints
+from paddle_nezha.training.corpus import Corpus
+from paddle_nezha.training.engine import Engine, Outcome, Precision
+from paddle_nezha.training.examples import ExampleStream
+from paddle_nezha.training.metrics import MetricsLog
+from paddle_nezha.training.optimization import make_optimizer, optimizer_state, restore_optimizer
+from paddle_nezha.training.pretraining.batches import Maker, Share, StepBatches, step_batches
+from paddle_nezha.training.pretraining.objective import PretrainingObjective
+from paddle_nezha.training.pretraining.settings import FREE, PretrainingSettings
+from paddle_nezha.training.processes import Processes
+from paddle_nezha.training.throughput import product_peak, training_flops
+
+RUN_FILE = "run.json"
+MODEL_FOLDER = "model"
+CHECKPOINTS = "checkpoints"
+# Held-out examples are the same for every run, so that runs can be compared.
+_EVAL_SEED = 0
+
+logger = logging.getLogger("paddle_nezha")
+
+
+class NonFiniteError(ValueError):
+    """A loss or a gradient was not finite, and the settings say to stop."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a run ended.
+
+    Args:
+        steps: that were made, earlier parts of the run included.
+        signal: the name of what stopped it before its end, or None.
+        model: the folder of the trained model, if it is finished.
+        evaluation: the last one on held-out documents, if any.
+    """
+
+    steps: int
+    signal: Optional[str]
+    model: Optional[Path]
+    evaluation: "Optional[dict[str, float]]"
+
+
+def pretrain(settings: PretrainingSettings) -> Result:
+    """Trains, or goes on with the run that `settings.output` holds.
+
+    Under `paddle.distributed.launch` every process calls it; they share the folder.
+
+    Raises:
+        ValueError: settings, a corpus, a checkpoint or an earlier run that do not fit each other.
+        NonFiniteError: see `on_nonfinite`.
+    """
+    if paddle.device.get_device() == "cpu" and settings.amp != "none":
+        logger.warning("amp: Paddle has no mixed precision on processors; this run computes in %s.", settings.dtype)
+        settings = dataclasses.replace(settings, amp="none")
+    processes = Processes.join(settings.sharding)
+    return _Run(settings, processes).train()
+
+
+class _Run:
+    def __init__(self, settings: PretrainingSettings, processes: Processes):
+        self.settings, self.processes = settings, processes
+        self.folder = Path(settings.output)
+        self.corpus = Corpus.open(settings.corpus)
+        count, size = settings.micro_batches(processes.count)
+        self.share = Share(settings.batch_size, processes.rank * count * size, count, size)
+        self.saved = self._earlier()
+        self.model = self._model()
+        objective = PretrainingObjective(self.model, self.corpus.mask_id)
+        objective.train()
+        self.parameters = _trained(self.model, settings.next_sentence)
+        self.engine = Engine(objective, self.parameters, self._optimizer, self._precision(), processes)
+        if self.saved is not None:
+            self._restore(self.saved)
+        self.held_out = self._held_out()
+
+    # ---- beginning
+
+    def _earlier(self) -> Optional[checkpoints.Saved]:
+        """The checkpoint to go on from.
+
+        Raises:
+            ValueError: the folder holds a run with other settings, or something that is no run.
+        """
+        mine = self._described()
+        path = self.folder / RUN_FILE
+        is_new = not path.exists()
+        is_empty = not self.folder.exists() or not any(self.folder.iterdir())
+        self.processes.wait()  # no one writes before all have looked
+        if is_new:
+            if not is_empty:
+                raise ValueError(
+                    f"{self.folder} holds files, but no {RUN_FILE}, so it is no run: give output an empty folder."
+                )
+            if self.processes.is_first:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                with replaced(path) as temporary:
+                    Path(temporary).write_text(json.dumps(mine, ensure_ascii=False, indent=1), encoding="utf-8")
+            return None
+        theirs = json.loads(path.read_text(encoding="utf-8"))
+        differ = [
+            f"{name} was {theirs['settings'].get(name)!r} and is {value!r}"
+            for name, value in mine["settings"].items()
+            if name not in (*FREE, "output") and theirs["settings"].get(name) != value
+        ]
+        if theirs["corpus_digest"] != mine["corpus_digest"]:
+            differ.append("the corpus is another one")
+        if differ:
+            raise ValueError(
+                f"{self.folder} holds a run with other settings ({'; '.join(differ)}): give them as they were to go "
+                "on with it, or another output."
+            )
+        others = [
+            f"{name} was {theirs['facts'].get(name)!r} and is {value!r}"
+            for name, value in mine["facts"].items()
+            if theirs["facts"].get(name) != value
+        ]
+        if others and self.processes.is_first:
+            logger.warning(
+                "This run goes on under other conditions (%s): its losses are right, but no longer bit for bit those "
+                "of an unbroken run.",
+                "; ".join(others),
+            )
+        return checkpoints.newest(self.folder / CHECKPOINTS)
+
+    def _described(self) -> "dict[str, Any]":
+        from paddle_nezha import forms, operator
+
+        return {
+            "kind": "pretraining",
+            "settings": dataclasses.asdict(self.settings),
+            "corpus_digest": self.corpus.digest,
+            # What decides the last bit of a result beside the settings.
+            "facts": {
+                "paddle_nezha": __version__,
+                "paddle": paddle.__version__,
+                "device": paddle.device.get_device(),
+                "processor": platform.machine(),
+                "processes": self.processes.count,
+                "threads": os.environ.get("OMP_NUM_THREADS", "1"),
+                "attention": forms.forced_form() or operator.describe().partition(",")[0],
+            },
+        }
+
+    def _model(self) -> Any:
+        settings, kind = self.settings, NeZhaForPretraining if self.settings.next_sentence else NeZhaForMaskedLM
+        paddle.seed(settings.seed)
+        if settings.model is not None:
+            model = kind.from_pretrained(settings.model, dtype=settings.dtype)
+            if model.config.vocab_size != self.corpus.vocab_size:
+                raise ValueError(
+                    f"{settings.model} has {model.config.vocab_size} words and the corpus {self.corpus.vocab_size}: "
+                    f"build the corpus with the model's own tokenizer (--tokenizer {settings.model})."
+                )
+        else:
+            given = {
+                "vocab_size": self.corpus.vocab_size,
+                "pad_token_id": self.corpus.pad_id,
+                **(settings.config or {}),
+            }
+            model = kind(NeZhaConfig(**given))
+            model.to(dtype=settings.dtype)
+        if not model.config.use_relative_position and model.config.max_position_embeddings < settings.max_length:
+            raise ValueError(
+                f"max_length ({settings.max_length}) is beyond the model's max_position_embeddings "
+                f"({model.config.max_position_embeddings}), where its absolute positions end."
+            )
+        model.nezha.encoder.enable_recompute = settings.recompute
+        return model
+
+    def _optimizer(self, master_weights: bool) -> Any:
+        settings = self.settings
+        return make_optimizer(
+            settings.optimizer,
+            self.parameters,
+            settings.learning_rate,
+            settings.weight_decay,
+            (settings.beta1, settings.beta2),
+            settings.epsilon,
+            settings.clip_norm,
+            master_weights,
+        )
+
+    def _precision(self) -> Precision:
+        return Precision(self.settings.amp, self.settings.amp_dtype)
+
+    def _restore(self, saved: checkpoints.Saved) -> None:
+        self.model.load_arrays(saved.model_arrays(), str(saved.folder))
+        restore_optimizer(self.engine.optimizer, saved.optimizer_arrays(), self.parameters)
+        self.engine.restore_scaler(saved.facts["scaler"])
+
+    def _held_out(self) -> Optional[ExampleStream]:
+        if self.settings.eval_every is None:
+            return None
+        corpus = Corpus.open(self.settings.corpus, split="held_out")
+        try:
+            # One set of masks, whatever the epoch: evaluations then differ by the model alone.
+            return ExampleStream(corpus, dataclasses.replace(self.settings.examples, dupe_factor=1), _EVAL_SEED)
+        except ValueError as error:
+            if self.processes.is_first:
+                logger.warning("Nothing is evaluated: %s", error)
+            return None
+
+    # ---- running
+
+    def train(self) -> Result:
+        settings = self.settings
+        facts: "dict[str, Any]" = {"position": None, "skipped": 0, "evaluation": None}
+        if self.saved is not None:
+            facts = self.saved.facts
+        self.skipped, self.evaluation = facts["skipped"], facts["evaluation"]
+        done = 0 if self.saved is None else self.saved.step
+        if self.processes.is_first:
+            self._tell_beginning(done)
+        maker = Maker(ExampleStream(self.corpus, settings.examples, settings.seed, facts["position"]), self.share)
+        with contextlib.ExitStack() as stack:
+            log = stack.enter_context(self._log(done))
+            progress = stack.enter_context(self._progress(done))
+            stopping = stack.enter_context(_stop_signals())
+            steps = stack.enter_context(step_batches(maker, done, settings.steps, settings.workers))
+            for made in steps:
+                self._step(made, log, progress)
+                done = made.step + 1
+                is_last = done == settings.steps
+                # Any process may be told to stop; all of them do after the same step.
+                stopped = self.processes.sum(np.array([float(bool(stopping))]))[0] > 0
+                if self.held_out is not None and (is_last or done % self._eval_every == 0):
+                    self.evaluation = self._evaluate(self.held_out)
+                    log.write("eval", done, self.evaluation)
+                if is_last or stopped or done % settings.checkpoint_every == 0:
+                    self._save(done, made.position)
+                if stopped and not is_last:
+                    return Result(done, stopping[0] if stopping else "a signal", None, self.evaluation)
+        return Result(done, None, self._finish(), self.evaluation)
+
+    @property
+    def _eval_every(self) -> int:
+        return self.settings.eval_every or self.settings.steps
+
+    def _step(self, made: StepBatches, log: "_Log", progress: Any) -> None:
+        settings, rate = self.settings, self.settings.schedule.rate(made.step)
+        begun = time.perf_counter()
+        outcome = self.engine.step(made.batches, rate, self._seed(made.step))
+        if not outcome.updated:
+            self._not_finite(made, outcome)
+        tokens, pairs = self.processes.sum(_sizes(made.batches))
+        seconds = time.perf_counter() - begun
+        flops = training_flops(self.model.config, tokens, pairs, outcome.sums["mlm_count"])
+        values = {
+            "loss": outcome.loss,
+            **_means(outcome.sums, self.settings.next_sentence),
+            "learning_rate": rate,
+            "gradient_norm": outcome.norm,
+            "updated": outcome.updated,
+            "tokens": int(tokens),
+            "seconds": round(seconds, 6),
+            "tokens_per_second": round(tokens / seconds, 1),
+            "of_peak": round(flops / seconds / (self.peak * self.processes.count), 4) if self.peak else None,
+        }
+        if (made.step + 1) % settings.log_every == 0 or not outcome.updated or made.step + 1 == settings.steps:
+            log.write("step", made.step + 1, values)
+        progress.told(values)
+
+    def _seed(self, step: int) -> "Callable[[int], int]":
+        """What dropout is drawn from: another draw for each step, process and micro-batch, and no state to keep."""
+
+        def seed(number: int) -> int:
+            described = f"{self.settings.seed} {step} {self.processes.rank} {number}"
+            return int.from_bytes(hashlib.sha256(described.encode()).digest()[:4], "big") >> 1
+
+        return seed
+
+    def _not_finite(self, made: StepBatches, outcome: Outcome) -> None:
+        self.skipped += 1
+        scaled = self.engine.scaler_state()
+        if scaled and math.isfinite(outcome.loss):
+            return  # the loss scale was too large, which is how it is found
+        if self.settings.on_nonfinite == "skip":
+            if self.processes.is_first:
+                logger.warning(
+                    "Step %d was skipped (%d so far): the loss is %s and the gradients' norm %s.",
+                    made.step + 1, self.skipped, outcome.loss, outcome.norm,
+                )  # fmt: skip
+            return
+        file = self.folder / f"not-finite-step-{made.step + 1}-process-{self.processes.rank}.npz"
+        arrays: "dict[str, Any]" = {
+            f"{number}.{name}": array for number, batch in enumerate(made.batches) for name, array in batch.items()
+        }
+        np.savez(file, **arrays)
+        self._save(made.step, made.position)
+        raise NonFiniteError(
+            f"Step {made.step + 1}: the loss is {outcome.loss} and the gradients' norm {outcome.norm}. The parameters "
+            f"are as they were before it, in a checkpoint, and the batch is in {file}. Lower the learning rate or "
+            "clip_norm in a run that continues from the checkpoint, or skip such steps (on_nonfinite: skip)."
+        )
+
+    def _evaluate(self, stream: ExampleStream) -> "dict[str, float]":
+        """On the first held-out examples, shared out over the processes."""
+        settings = self.settings
+        size = self.share.size
+        starts = range(self.processes.rank * size, settings.eval_examples, self.processes.count * size)
+        batches = [stream.batch(start, min(size, settings.eval_examples - start)) for start in starts]
+        means = _means(self.engine.measure(batches), settings.next_sentence)
+        return {**means, "mlm_perplexity": math.exp(min(means["mlm_loss"], 700.0))}
+
+    def _save(self, done: int, position: "dict[str, int]") -> None:
+        facts = {
+            "position": position,
+            "skipped": self.skipped,
+            "evaluation": self.evaluation,
+            "scaler": self.engine.scaler_state(),
+            "seed": self.settings.seed,
+        }
+        arrays = {}
+        if self.processes.is_first or self.processes.sharding:
+            arrays = optimizer_state(self.engine.optimizer, self.parameters)
+        checkpoints.save(
+            self.folder / CHECKPOINTS, done, self.model, arrays, facts, self.processes, self.settings.keep_checkpoints
+        )
+
+    def _finish(self) -> Path:
+        """The trained model with its tokenizer, as anyone opens it."""
+        target = self.folder / MODEL_FOLDER
+        if self.processes.is_first:
+            self.model.save_pretrained(target)
+            for file in sorted(self.corpus.tokenizer_folder.iterdir()):
+                if file.name != "config.json":
+                    shutil.copyfile(file, target / file.name)
+        self.processes.wait()
+        return target
+
+    # ---- telling
+
+    def _tell_beginning(self, done: int) -> None:
+        settings = self.settings
+        count = sum(math.prod(parameter.shape) for parameter in self.parameters.values())
+        logger.info(
+            "%s: %s parameters, %s tokens of %s documents, steps %d to %d of %d examples, %d process(es) of %s "
+            "thread(s)",
+            self.folder, f"{count:,}", f"{self.corpus.n_tokens:,}", f"{self.corpus.n_documents:,}", done + 1,
+            settings.steps, settings.batch_size, self.processes.count, os.environ.get("OMP_NUM_THREADS", "1"),
+        )  # fmt: skip
+
+    @contextlib.contextmanager
+    def _log(self, done: int) -> "Iterator[_Log]":
+        if not self.processes.is_first:
+            yield _NoLog()
+            return
+        log = MetricsLog(self.folder, done, self.settings.curves)
+        try:
+            yield log
+        finally:
+            log.close()
+
+    @contextlib.contextmanager
+    def _progress(self, done: int) -> "Iterator[_Progress]":
+        precision = self._precision()
+        self.peak = product_peak(precision.dtype if precision.is_mixed else self.settings.dtype)
+        with tqdm(
+            total=self.settings.steps,
+            initial=done,
+            unit="step",
+            dynamic_ncols=True,
+            disable=not self.processes.is_first,
+        ) as bar:
+            yield _Progress(bar)
+
+
+class _NoLog:
+    """Of the processes that write no metrics."""
+
+    def write(self, kind: str, step: int, values: "dict[str, Any]") -> None:
+        pass
+
+
+_Log = Union[MetricsLog, _NoLog]
+
+
+class _Progress:
+    """The line that lives while a run does."""
+
+    def __init__(self, bar: Any):
+        self._bar = bar
+
+    def told(self, values: "dict[str, Any]") -> None:
+        words = [f"loss {values['loss']:.3f}", f"MLM {values['mlm_accuracy']:.1%}"]
+        if "nsp_accuracy" in values:
+            words.append(f"NSP {values['nsp_accuracy']:.1%}")
+        words.append(f"{values['tokens_per_second']:,.0f} tokens/s")
+        if values["of_peak"]:
+            words.append(f"{values['of_peak']:.0%} of peak")
+        self._bar.set_postfix_str(", ".join(words), refresh=False)
+        self._bar.update(1)
+
+
+def _means(sums: "dict[str, float]", has_pairs: bool) -> "dict[str, float]":
+    words, masks, pairs = (max(1.0, sums[name]) for name in ("mlm_count", "mask_count", "nsp_count"))
+    means = {
+        "mlm_loss": sums["mlm_loss"] / words,
+        "mlm_accuracy": sums["mlm_correct"] / words,
+        "mask_accuracy": sums["mask_correct"] / masks,
+    }
+    if has_pairs:
+        means.update({"nsp_loss": sums["nsp_loss"] / pairs, "nsp_accuracy": sums["nsp_correct"] / pairs})
+    return means
+
+
+def _sizes(batches: "list[dict[str, np.ndarray]]") -> np.ndarray:
+    """Tokens, and the sum of squared lengths."""
+    lengths = np.concatenate([batch["attention_mask"].sum(1) for batch in batches]).astype("float64")
+    return np.array([lengths.sum(), (lengths**2).sum()])
+
+
+def _trained(model: Any, has_pairs: bool) -> "dict[str, Any]":
+    """The parameters that get a gradient, each once under its first name."""
+    found: "dict[int, tuple[str, Any]]" = {}
+    for name, parameter in model.state_dict().items():
+        # Masked words alone never read the pooler: it stays what it was.
+        if parameter.stop_gradient or (not has_pairs and "pooler." in name):
+            continue
+        found.setdefault(id(parameter), (name, parameter))
+    return dict(found.values())
+
+
+@contextlib.contextmanager
+def _stop_signals() -> "Iterator[list[str]]":
+    """Within the block SIGTERM and Ctrl-C add their name to the list; a second one ends the process as it would."""
+    seen: "list[str]" = []
+    before: "dict[int, Any]" = {}
+
+    def note(number: int, frame: Any) -> None:
+        seen.append(signal.Signals(number).name)
+        signal.signal(number, before[number])
+
+    try:
+        for number in (int(signal.SIGTERM), int(signal.SIGINT)):
+            before[number] = signal.signal(number, note)
+    except ValueError:  # not the main thread: whoever runs it hears the signals
+        pass
+    try:
+        yield seen
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
