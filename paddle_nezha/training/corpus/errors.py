@@ -1,0 +1,5 @@
+"""What is wrong with a corpus, or with the texts for one."""
+
+
+class CorpusError(ValueError):
+    """A corpus cannot be built or opened; the message says what was found and what to do."""
