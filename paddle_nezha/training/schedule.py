@@ -12,7 +12,7 @@ class Schedule:
     Args:
         peak: the largest learning rate.
         steps: of the whole training.
-        warmup: steps until `peak`; the first step takes peak / warmup.
+        warmup: steps before the first that takes `peak`; a training that has them begins at 0.
         end: what the decay leads to. It would be reached one step after the last.
         power: of the decay; 1 is linear, 0 stays at `peak`.
     """
@@ -26,6 +26,6 @@ class Schedule:
     def rate(self, step: int) -> float:
         """The learning rate of a step, the first of which is 0."""
         if step < self.warmup:
-            return self.peak * (step + 1) / self.warmup
+            return self.peak * step / self.warmup
         left = 1 - (step - self.warmup) / max(1, self.steps - self.warmup)
         return float(self.end + (self.peak - self.end) * max(0.0, left) ** self.power)
