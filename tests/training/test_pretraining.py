@@ -382,7 +382,9 @@ def test_wrong_settings(line, message, tmp_path, capsys):
     from paddle_nezha.cli import main
 
     file = tmp_path / "config.yaml"
-    needed = "" if line.startswith("- ") else "corpus: c\noutput: o\n" + ("" if "steps:" in line else "steps: 2\n")
+    needed = (
+        "" if line.startswith("- ") else "corpus: c\noutput: o\n" + ("" if line.startswith("steps:") else "steps: 2\n")
+    )
     file.write_text(needed + line, encoding="utf-8")
     assert main(["pretrain", str(file)]) == 2
     assert re.search(message, capsys.readouterr().err)
