@@ -13,13 +13,13 @@ import math
 from bisect import bisect_right
 from dataclasses import astuple, dataclass
 from numbers import Integral, Real
-from typing import Any, Optional
+from typing import Any, NamedTuple, Optional
 
 import numpy as np
 
 from paddle_nezha.training.masking import DRAWS_PER, Masking
 
-# So many shards are shuffled together. More mix better, and need 45 bytes of memory for each of their examples.
+# So many shards are shuffled together. More mix better, and need 41 bytes of memory for each of their examples.
 SHARDS_PER_WINDOW = 8
 # Batches are as long as their longest example, rounded up to this: kernels like it, and traced shapes are few.
 LENGTH_STEP = 8
@@ -101,8 +101,7 @@ def _check_share(name: str, value: Any) -> None:
         raise ValueError(f"{name} must be a number from 0 to 1, but got {value!r}.")
 
 
-@dataclass(frozen=True)
-class _Place:
+class _Place(NamedTuple):
     """Where a window begins: the number of its first example, its epoch, and which of the epoch's windows it is."""
 
     number: int
@@ -210,7 +209,7 @@ class ExampleStream:
         """The window that holds an example."""
         if number < self._places[0].number:
             self._places = [_Place(0, 0, 0)]
-        place = self._places[bisect_right([place.number for place in self._places], number) - 1]
+        place = self._places[bisect_right(self._places, (number, math.inf)) - 1]
         while True:
             following = place.number + len(self._plan(place))
             if number < following:
@@ -230,17 +229,17 @@ class ExampleStream:
         return np.concatenate(parts)
 
     def _plan(self, place: _Place) -> np.ndarray:
-        """The examples of a window in their order; the two asked for last are kept."""
+        """The examples of a window in their order; the two made last are kept, as a batch may lie in both."""
         key = (place.epoch, place.window)
-        if key not in self._plans:
+        plan = self._plans.get(key)
+        if plan is None:
             order = self._generator(_SHARD_ORDER, place.epoch, 0).permutation(self._shards)
             shards = order[place.window * SHARDS_PER_WINDOW :][:SHARDS_PER_WINDOW].tolist()
-            repeated = place.epoch % self.settings.dupe_factor if self.settings.dupe_factor else place.epoch
-            plan = np.concatenate([self._shard_plan(shard, repeated) for shard in shards])
-            if len(self._plans) == 2:
-                del self._plans[next(iter(self._plans))]
-            self._plans[key] = self._generator(_WINDOW_ORDER, *key).permutation(plan)
-        return self._plans[key]
+            epoch = place.epoch % self.settings.dupe_factor if self.settings.dupe_factor else place.epoch
+            plan = np.concatenate([self._shard_plan(shard, epoch) for shard in shards])
+            plan = self._generator(_WINDOW_ORDER, *key).permutation(plan)
+            self._plans = dict([*self._plans.items()][-1:] + [(key, plan)])
+        return plan
 
     def _generator(self, purpose: int, epoch: int, part: int) -> np.random.Generator:
         return np.random.default_rng([purpose, epoch, part, self.seed])

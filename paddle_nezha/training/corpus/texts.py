@@ -241,10 +241,11 @@ class _Texts:
         """
         rest = ""
         for piece in self._decoded():
-            lines = (rest + piece).split("\n")
-            rest = lines.pop()
-            if "\r\n" in piece:
+            text = rest + piece
+            if "\r\n" in text:
                 self._note("windows_line_ends")
+            lines = text.split("\n")
+            rest = lines.pop()
             for line in lines:
                 yield from self._parts(line, longest, True)
                 self.number += 1

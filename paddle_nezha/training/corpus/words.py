@@ -10,7 +10,7 @@ Source: the NeZha paper, section 3.3 (whole-word masking, with jieba for the wor
 import os
 import re
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.metadata import version
 from typing import Any, Optional
 
@@ -100,7 +100,7 @@ class WordTokenizer:
     vocabulary has as [PAD], [CLS], [SEP] or [MASK] is unknown.
 
     Args:
-        tokenizer: a NeZhaTokenizer, or the folder of one. A private copy is made.
+        tokenizer: stays as it is; a copy of its Rust object is used.
         segmenter: whose words.
     """
 
@@ -132,47 +132,61 @@ class WordTokenizer:
         """
         pieces = [_SPANS.split(sentence) for sentence in sentences]  # Han spans stand at the odd places
         words = iter(self._segmenter.words([span for parts in pieces for span in parts[1::2]]))
-        units = [
-            [unit for place, part in enumerate(parts) for unit in (next(words) if place % 2 else (part,))]
-            for parts in pieces
-        ]
-        marked = self._by_units(units) if self.is_by_units else self._by_offsets(sentences, units)
-        lengths = np.fromiter((len(starts) for _, starts in marked), np.int64, len(sentences))
-        tokens = np.frombuffer(b"".join([ids for ids, _ in marked]), self.dtype)
-        return tokens, np.frombuffer(b"".join([starts for _, starts in marked]), np.uint8), lengths
+        return self._by_units(pieces, words) if self.is_by_units else self._by_offsets(sentences, pieces, words)
 
-    def _by_units(self, units: "list[list[str]]") -> "list[tuple[bytes, bytes]]":
-        # A space ends a token in any text; other blanks do not in all.
-        parted = [[part for unit in row for part in unit.split(" ")] for row in units]
-        known = self._known
-        new = list({part for row in parted for part in row if part not in known})
-        for part, encoding in zip(new, backend.encode(self._rust, new, words=False, offsets=False)):
-            ids = self._allowed(encoding.ids)
-            is_han = _SPANS.match(part) is not None
-            starts = bytes(not place or not (is_han or self._is_piece[number]) for place, number in enumerate(ids))
-            known[part] = np.array(ids, self.dtype).tobytes(), starts
-        marked = []
-        for row in parted:
-            found = [known[part] for part in row]
-            marked.append((b"".join([ids for ids, _ in found]), b"".join([starts for _, starts in found])))
-        self._kept += sum(map(len, new))
+    def _by_units(
+        self, pieces: "list[list[str]]", words: "Iterator[list[str]]"
+    ) -> "tuple[np.ndarray, np.ndarray, np.ndarray]":
+        units: "list[str]" = []
+        ends = [0]
+        for parts in pieces:
+            for place, part in enumerate(parts):
+                units += next(words) if place % 2 else part.split(" ")  # other blanks do not end a token in all texts
+            ends.append(len(units))
+        self._learn({unit for unit in units if unit not in self._known})
+        found = [self._known[unit] for unit in units]
+        running = np.zeros(len(units) + 1, np.int64)
+        np.cumsum(np.fromiter((len(starts) for _, starts in found), np.int64, len(found)), out=running[1:])
+        tokens = np.frombuffer(b"".join([ids for ids, _ in found]), self.dtype)
+        word_starts = np.frombuffer(b"".join([starts for _, starts in found]), np.uint8)
         if self._kept > _KEPT_CHARACTERS:
-            known.clear()
+            self._known.clear()
             self._kept = 0
-        return marked
+        return tokens, word_starts, np.diff(running[ends])
 
-    def _by_offsets(self, sentences: "Sequence[str]", units: "list[list[str]]") -> "list[tuple[bytes, bytes]]":
-        marked = []
-        for row, encoding in zip(units, backend.encode(self._rust, sentences, words=False, offsets=True)):
-            ids, unit_of = self._allowed(encoding.ids), _unit_of_characters(row)
-            starts, last = bytearray(len(ids)), None
-            for place, (number, (first, _)) in enumerate(zip(ids, encoding.offsets)):
+    def _learn(self, units: "set[str]") -> None:
+        """Puts the tokens of each unit, and where words begin among them, into `_known`."""
+        words = {unit for unit in units if _SPANS.match(unit)}
+        others = list(units - words | {char for word in words for char in word if char not in self._known})
+        for unit, encoding in zip(others, backend.encode(self._rust, others, words=False, offsets=False)):
+            ids = self._allowed(encoding.ids)
+            starts = bytes(not place or not self._is_piece[number] for place, number in enumerate(ids))
+            self._known[unit] = np.array(ids, self.dtype).tobytes(), starts
+        for word in words:
+            ids_of = b"".join([self._known[char][0] for char in word])
+            self._known[word] = ids_of, b"\1".ljust(len(ids_of) // self.dtype.itemsize, b"\0") if ids_of else b""
+        self._kept += sum(map(len, others)) + sum(map(len, words))
+
+    def _by_offsets(
+        self, sentences: "Sequence[str]", pieces: "list[list[str]]", words: "Iterator[list[str]]"
+    ) -> "tuple[np.ndarray, np.ndarray, np.ndarray]":
+        ids: "list[int]" = []
+        starts, lengths = bytearray(), []
+        for parts, encoding in zip(pieces, backend.encode(self._rust, sentences, words=False, offsets=True)):
+            units = [
+                (unit, place % 2)
+                for place, part in enumerate(parts)
+                for unit in (next(words) if place % 2 else (part,))
+            ]
+            unit_of = [number for number, (unit, _) in enumerate(units) for _ in unit]  # of each character
+            last = -1
+            for token, (first, _) in zip(encoding.ids, encoding.offsets):
                 unit = unit_of[first]
-                is_han = _SPANS.match(row[unit]) is not None
-                starts[place] = unit != last or not (is_han or self._is_piece[number])
+                starts.append(unit != last or not (units[unit][1] or self._is_piece[token]))
                 last = unit
-            marked.append((np.array(ids, self.dtype).tobytes(), bytes(starts)))
-        return marked
+            ids += self._allowed(encoding.ids)
+            lengths.append(len(encoding.ids))
+        return np.array(ids, self.dtype), np.frombuffer(bytes(starts), np.uint8), np.array(lengths, np.int64)
 
     def _allowed(self, ids: "Iterable[int]") -> "list[int]":
         return [self._unknown if number in self._never else number for number in ids]
@@ -183,10 +197,6 @@ def _plain_backend(tokenizer: NeZhaTokenizer) -> Any:
     rust = type(tokenizer._rust).from_str(tokenizer._rust.to_str())
     rust.encode_special_tokens = True
     return rust
-
-
-def _unit_of_characters(units: "list[str]") -> "list[int]":
-    return [number for number, unit in enumerate(units) for _ in unit]
 
 
 def one_thread() -> None:
