@@ -64,13 +64,13 @@ wheel: .venv/ready
 .venv/ready: pyproject.toml requirements/dev.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install $(TORCH_ARGS) $(TORCH)
-	$(BIN)/pip install -c requirements/dev.txt -e ".[cpu,dev]"
+	$(BIN)/pip install -c requirements/dev.txt -e ".[cpu,train,dev]"
 	touch $@
 
 .venv-paddle26/ready: pyproject.toml requirements/paddle26.txt
 	$(PYTHON) -m venv .venv-paddle26
 	.venv-paddle26/bin/pip install $(TORCH_ARGS) $(TORCH)
-	.venv-paddle26/bin/pip install -c requirements/paddle26.txt -e ".[cpu,dev]"
+	.venv-paddle26/bin/pip install -c requirements/paddle26.txt -e ".[cpu,train,dev]"
 	touch $@
 
 # PaddleNLP's own requirements contradict transformers'; both run on what the file lists (its comments say why).
