@@ -16,9 +16,13 @@ _LINE_END = re.compile(r"[ \t]*\n[ \t]*")
 _BETWEEN_WIDE = re.compile(f"(?<={_WIDE})\n(?={_WIDE})")
 _BESIDE_MARK = re.compile(f"(?<={_WIDE_MARK}) +| +(?={_WIDE_MARK})")
 _BLANKS = re.compile(r"[ \t\u00a0\u2000-\u200a\u202f\u205f]+")
-_NEVER_SHOWN = re.compile("[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u2064\ufe00-\ufe0f\ufeff\ufffc]")
+_NEVER_SHOWN = re.compile(
+    "[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u2064\ufe00-\ufe0f\ufeff\ufffc]"
+)
 # Full-width letters, digits and per cent signs are spelled as everywhere else.
-_HALF_WIDTH = {wide: wide - 0xFEE0 for wide in (0xFF05, *range(0xFF10, 0xFF1A), *range(0xFF21, 0xFF3B), *range(0xFF41, 0xFF5B))}
+_HALF_WIDTH = {
+    wide: wide - 0xFEE0 for wide in (0xFF05, *range(0xFF10, 0xFF1A), *range(0xFF21, 0xFF3B), *range(0xFF41, 0xFF5B))
+}
 _POINT = re.compile(r"(?<=[0-9A-Za-z])\uff0e(?=[0-9A-Za-z])")  # a full-width point; elsewhere it ends a sentence
 _MARKUP = re.compile(r"</?[A-Za-z][^<>]{0,500}>|https?://[\x21-\x7e]+")
 _LOST = re.compile(r"\?{3,}|\ufffd+|[\ue000-\uf8ff]+")  # characters that some conversion before ours lost
@@ -93,4 +97,3 @@ def key(text: str) -> str:
     """What is compared when two texts are said to be equal: NFKC, lower case, letters and digits alone."""
     folded = unicodedata.normalize("NFKC", text).lower()
     return "".join(character for character in folded if character.isalnum())
-

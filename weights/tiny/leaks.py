@@ -1,8 +1,8 @@
 """Keeps evaluation texts out of the training text.
 
-Sentences are compared as `cleaning.key` gives them: letters and digits alone, NFKC, lower case. The evaluation sets may not
-be passed on, so the recipe carries digests of the sentences of ours that were found in them: anyone can build the same
-text, and whoever has the sets can check it.
+Sentences are compared as `cleaning.key` gives them: letters and digits alone, NFKC, lower case. The evaluation sets
+may not be passed on, so the recipe carries digests of the sentences of ours that were found in them: anyone can build
+the same text, and whoever has the sets can check it.
 """
 
 import gzip

