@@ -3,10 +3,10 @@
 Two predictors, counted on the training tokens:
 
 - unigram: p(w), the share of w among the tokens, with one added to each count;
-- two-sided bigram: p(w | l, r) ~ p(w | l) p(r | w), which is what a bigram model says of a token between its two neighbours.
-  p(w | l) is interpolated with the unigram by absolute discounting (Ney, Essen, Kneser 1994):
-  p(w | l) = max(c(l, w) - d, 0) / c(l) + d n(l) / c(l) p(w), where n(l) is the number of distinct tokens seen after l and
-  d = n1 / (n1 + 2 n2) from the numbers of pairs seen once and twice.
+- two-sided bigram: p(w | l, r) ~ p(w | l) p(r | w), which is what a bigram model says of a token between its two
+  neighbours. p(w | l) is interpolated with the unigram by absolute discounting (Ney, Essen, Kneser 1994):
+  p(w | l) = max(c(l, w) - d, 0) / c(l) + d n(l) / c(l) p(w), where n(l) is the number of distinct tokens seen after l
+  and d = n1 / (n1 + 2 n2) from the numbers of pairs seen once and twice.
 
 A neighbour that is [MASK] or another special token says nothing: its factor is then p(w), or none.
 """
@@ -37,8 +37,8 @@ def baselines(corpus: Any, input_ids: np.ndarray, labels: np.ndarray) -> "dict[s
     input_ids, labels = np.asarray(input_ids), np.asarray(labels)
     if input_ids.ndim != 2 or input_ids.shape != labels.shape:
         raise ValueError(
-            f"expected input_ids and labels of one shape [B, L], got {input_ids.shape} and {labels.shape}; pass a batch "
-            "of examples as it comes"
+            f"expected input_ids and labels of one shape [B, L], got {input_ids.shape} and {labels.shape}; pass a "
+            "batch of examples as it comes"
         )
     rows, columns = np.nonzero((input_ids == corpus.mask_id) & (labels >= 0))
     if not rows.size:

