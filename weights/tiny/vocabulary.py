@@ -46,11 +46,17 @@ def learn_vocabulary(texts: "Iterable[Path]", out_folder: Path, size: int = SIZE
     # Left out here, not by the trainer's limit: that breaks ties by chance.
     rare = str.maketrans({character: " " for character, count in times.items() if count < LEAST_TIMES})
 
-    trainer = WordPieceTrainer(
-        vocab_size=size, min_frequency=LEAST_TIMES, special_tokens=list(SPECIAL), show_progress=False
-    )
-    learner.train_from_iterator((line.translate(rare) for line in lines), trainer)
-    ids = learner.get_vocab()
+    def learnt(size: int, first: "list[str]") -> "dict[str, int]":
+        trainer = WordPieceTrainer(
+            vocab_size=size, min_frequency=LEAST_TIMES, special_tokens=first, show_progress=False
+        )
+        learner.train_from_iterator((line.translate(rare) for line in lines), trainer)
+        return learner.get_vocab()
+
+    # The trainer numbers the characters that continue words ("##a") in the order of a hash table, another one in each
+    # process, and breaks ties by number. So a first round without merges finds them, and a second gets them in order.
+    continuing = sorted(token for token in learnt(0, list(SPECIAL)) if token.startswith("##"))
+    ids = learnt(size, [*SPECIAL, *continuing])
     tokens = sorted(ids, key=ids.__getitem__)
     if len(tokens) != size:
         raise ValueError(
