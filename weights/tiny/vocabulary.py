@@ -11,7 +11,7 @@ from paddle_nezha.tokenizer import NeZhaTokenizer, backend
 
 SIZE = 8_000
 LEAST_TIMES = 5  # a character that comes less often is not in the vocabulary
-SHA256 = "414605661304e0817b5071471f9d7fb16cc353a66968610d12ca685a5fc3ec80"  # of vocab.txt, from the stated text
+SHA256 = "6d16637d84f478d43dd510ca1f3eb338a8deac33f6f0c05771c2bd6b29c08198"  # of vocab.txt, from the stated text
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")  # ids 0 to 4
 
 
