@@ -1,7 +1,9 @@
 """Commands that put a model to work on texts: fill-mask and encode."""
 
 import argparse
+import signal
 import sys
+import threading
 from dataclasses import asdict
 from typing import Any
 
@@ -128,6 +130,11 @@ def _opened(task: str, options: argparse.Namespace, **more: Any) -> Any:
         if error.name != "paddle":
             raise
         raise ValueError(str(error)) from None
+    finally:
+        # Paddle, imported by now, has put a handler of its own in the place of Python's, and dies of SIGTERM by it.
+        handler = signal.getsignal(signal.SIGTERM)
+        if handler is not None and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, handler)
 
 
 def _report(done: Done, output: str, as_json: bool) -> int:

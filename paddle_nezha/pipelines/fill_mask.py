@@ -105,7 +105,7 @@ class FillMask:
             ValueError: a text without a [MASK]; masks that are further apart than `max_length`.
         """
         if isinstance(texts, str):
-            return self._window([Line(1, texts)], "the text")[0]
+            return self._window([Line(1, texts)], _NUMBERED)[0]
         lines = [Line(number, text) for number, text in enumerate(texts, 1)]
         for line in lines:
             self._require_mask(line, _NUMBERED)

@@ -72,7 +72,7 @@ class Source:
     """A file of texts, to be read as often as need be.
 
     Args:
-        path: the file; "-" is what is piped in, which can be read once, or again after `spool`.
+        path: the file; "-" is what is piped in, which can be read once, or again while it is `spooled`.
         key: under which a JSONL object holds its text. None reads a file whose name ends in .jsonl or .jsonl.gz as
             JSONL with the key "text", and any other as plain text.
     """
@@ -84,11 +84,17 @@ class Source:
         self.key = "text" if key is None and named else key
         self._spooled: Optional[IO[bytes]] = None
 
-    def spool(self, folder: PathLike) -> None:
-        """Keeps what is piped in on the disk of `folder`, without a name, so that it can be read more than once."""
-        if self._path is None and self._spooled is None:
-            self._spooled = tempfile.TemporaryFile(dir=folder)
+    @contextmanager
+    def spooled(self, folder: PathLike) -> Iterator[None]:
+        """Within the block what is piped in can be read more than once: it is kept on the disk of `folder`, in a file
+        without a name."""
+        if self._path is not None:
+            yield
+            return
+        with tempfile.TemporaryFile(dir=folder) as self._spooled:
             shutil.copyfileobj(sys.stdin.buffer, self._spooled, 1 << 20)
+            yield
+        self._spooled = None
 
     def read(self, account: Account) -> Iterator[Line]:
         """Every line from the first on; what is odd about them goes into `account`.

@@ -44,6 +44,17 @@ class Growing:
         os.replace(fresh, self._note)
 
 
+def refuse_existing(path: PathLike, force: bool) -> None:
+    """
+    Raises:
+        FileExistsError, IsADirectoryError: there is a complete output already, or something that cannot be replaced.
+    """
+    if Path(path).is_dir():
+        raise IsADirectoryError(f"{path} is a folder: name the file to write.")
+    if Path(path).exists() and not force:
+        raise FileExistsError(f"{path} is there already: name another file, or replace it with --force.")
+
+
 @contextmanager
 def resumable(
     path: PathLike, settings: "Mapping[str, Any]", surroundings: "Mapping[str, Any]", force: bool = False
@@ -62,10 +73,7 @@ def resumable(
     """
     target = Path(path)
     part, note = (target.with_name(target.name + ending) for ending in (".part", ".part.json"))
-    if target.is_dir():
-        raise IsADirectoryError(f"{target} is a folder: name the file to write.")
-    if target.exists() and not force:
-        raise FileExistsError(f"{target} is there already: name another file, or replace it with --force.")
+    refuse_existing(target, force)
     facts = {"settings": _plain(settings), "surroundings": _plain(surroundings)}
     if part.exists() and not note.exists() and not force:
         raise FileExistsError(f"{part} is there, and nothing says what of: remove it, or replace it with --force.")

@@ -13,7 +13,7 @@ from paddle_nezha._files import PathLike
 
 from .batches import windows
 from .lines import Account, Line, Source
-from .resumable import resumable
+from .resumable import refuse_existing, resumable
 
 # Raised with the way windows and batches are made, so that no part of another edition is gone on with.
 _EDITION = 1
@@ -61,23 +61,28 @@ def run_file(job: Job, source: Source, output: PathLike, *, force: bool = False,
     folder = Path(output).parent
     if not folder.is_dir():
         raise FileNotFoundError(f"There is no folder {folder} to write {Path(output).name} into: make it first.")
-    source.spool(folder)
-    account = source.survey(job.check)
-    settings = {**job.settings, "tokens per batch": job.tokens_per_batch, "edition": _EDITION}
-    settings["input, sha256"] = account.digest
-    with resumable(output, settings, job.surroundings, force) as growing:
-        if not growing.size:
-            growing.append(job.header(account.lines), 0)
-        bar = _bar(account.lines, growing.lines, progress)
-        again = Account()
-        with bar:
-            rest = itertools.islice(source.read(again), growing.lines, None)
-            for window in windows(rest, job.tokens_per_batch):
-                growing.append(job.answer(window), len(window))
-                bar.update(len(window))
-        if (again.lines, again.digest) != (account.lines, account.digest):
-            raise ValueError(f"{source.name} changed while it was read: begin anew with --force.")
-        return Done(account, growing.resumed)
+    refuse_existing(output, force)
+    with source.spooled(folder):
+        account = _survey(job, source, progress)
+        settings = {
+            **job.settings,
+            "tokens per batch": job.tokens_per_batch,
+            "edition": _EDITION,
+            "input, sha256": account.digest,
+            "key": source.key,
+        }
+        with resumable(output, settings, job.surroundings, force) as growing:
+            if not growing.size:
+                growing.append(job.header(account.lines), 0)
+            again = Account()
+            with _bar(progress, total=account.lines, initial=growing.lines) as bar:
+                rest = itertools.islice(source.read(again), growing.lines, None)
+                for window in windows(rest, job.tokens_per_batch):
+                    growing.append(job.answer(window), len(window))
+                    bar.update(len(window))
+            if (again.lines, again.digest) != (account.lines, account.digest):
+                raise ValueError(f"{source.name} changed while it was read: begin anew with --force.")
+            return Done(account, growing.resumed)
 
 
 def run_stream(job: Job, source: Source) -> Done:
@@ -97,5 +102,17 @@ def _checked(lines: "Iterable[Line]", check: "Optional[Callable[[Line], None]]")
         yield line
 
 
-def _bar(total: int, done: int, progress: bool) -> "tqdm[Any]":
-    return tqdm(total=total, initial=done, unit=" lines", unit_scale=True, disable=None if progress else True)
+def _survey(job: Job, source: Source, progress: bool) -> Account:
+    with _bar(progress, desc="reading") as bar:
+
+        def look(line: Line) -> None:
+            if line.number % 4096 == 0:
+                bar.update(4096)
+            if job.check is not None:
+                job.check(line)
+
+        return source.survey(look)
+
+
+def _bar(progress: bool, **options: Any) -> "tqdm[Any]":
+    return tqdm(**options, unit=" lines", unit_scale=True, disable=None if progress else True)  # None: if a terminal
