@@ -21,7 +21,7 @@ def add(commands: Any) -> None:
         "fill-mask",
         _fill_mask,
         "ranked tokens for each [MASK] of a text, or of every line of a file",
-        "paddle-nezha fill-mask 今天天气很[MASK]。 --model nezha-base-chinese",
+        'paddle-nezha fill-mask "今天天气很[MASK]。" --model nezha-base-chinese',
         "paddle-nezha fill-mask --model ./my-model --input texts.txt --output filled.jsonl",
     )
     one.add_argument(

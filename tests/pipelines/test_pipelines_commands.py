@@ -148,7 +148,7 @@ def test_the_choices_are_those_of_the_encoder(capsys):
     assert all(f"{{{','.join(choices)}}}" in out for choices in (DTYPES, POOLINGS))
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGTERM])
 def test_a_stopped_command_says_what_it_keeps(tmp_path, number):
     (tmp_path / "texts.txt").write_text("今天早上下了一场小雨\n" * 20_000, encoding="utf-8")
     out = tmp_path / "out.npy"
