@@ -184,26 +184,38 @@ def test_an_output_that_cannot_be_is_refused(encoder, texts, tmp_path, output, o
     assert [item.name for item in tmp_path.iterdir()] == ["texts.txt"]
 
 
-def test_a_part_of_another_model_input_or_key_is_not_gone_on_with(build, encoder, parts, texts, tmp_path):
-    path, out = texts[0], tmp_path / "out.npy"
+def test_a_part_of_another_model_input_or_key_is_not_gone_on_with(build, encoder, parts, tmp_path):
+    path, out = tmp_path / "texts.jsonl", tmp_path / "out.npy"
+    rows = [{"text": sentence, "title": sentence[:3]} for sentence in SENTENCES * 4]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
-    def stop(*_):
+    def stop(_):
         raise KeyboardInterrupt
 
+    def once(given):
+        encode._window = stop
+        return window(given)
+
     encode = encoder(tokens_per_batch=64)
-    encode._window, window = lambda given: (window(given), setattr(encode, "_window", stop))[0], encode._window
+    encode._window, window = once, encode._window
     with pytest.raises(KeyboardInterrupt):
         encode.run(Source(path), out)
-    other = Encoder(build(NeZhaModel, vocab_size=778), parts[1], tokens_per_batch=64)
-    with pytest.raises(FileExistsError, match="begun with another model, sha256"):
-        other.run(Source(path), out)
-    with pytest.raises(FileExistsError, match="begun with another pooling"):
-        encoder(pooling="cls", tokens_per_batch=64).run(Source(path), out)
     (tmp_path / "other.txt").write_text("早", encoding="utf-8")
-    with pytest.raises(FileExistsError, match="begun with another input, sha256"):
-        encoder(tokens_per_batch=64).run(Source(tmp_path / "other.txt"), out)
+    others = {
+        "model, sha256": (Encoder(build(NeZhaModel, vocab_size=778), parts[1], tokens_per_batch=64), Source(path)),
+        "pooling": (encoder(pooling="cls", tokens_per_batch=64), Source(path)),
+        "max length": (encoder(max_length=9, tokens_per_batch=64), Source(path)),
+        "tokens per batch": (encoder(tokens_per_batch=65), Source(path)),
+        "input, sha256": (encoder(tokens_per_batch=64), Source(tmp_path / "other.txt")),
+        "key": (encoder(tokens_per_batch=64), Source(path, "title")),
+    }
+    for what, (other, source) in others.items():
+        with pytest.raises(FileExistsError, match=f"begun with another {what} "):
+            other.run(source, out)
+    with pytest.raises(FileExistsError, match="another dtype .float32, now float16."):
+        encoder(tokens_per_batch=64).run(Source(path), out, dtype="float16")
     assert encoder(tokens_per_batch=64).run(Source(path), out).resumed > 0
-    assert (np.load(out) == encoder(tokens_per_batch=64)(texts[1])).all()
+    assert (np.load(out) == encoder(tokens_per_batch=64)([row["text"] for row in rows])).all()
 
 
 # ---- killed
