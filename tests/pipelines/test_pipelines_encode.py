@@ -271,7 +271,7 @@ def kill_and_go_on(path, out, waits):
 
 
 @pytest.mark.parametrize(
-    ("lines", "kills"), [(800, 1), pytest.param(20_000, 10, marks=[pytest.mark.slow, pytest.mark.timeout(600)])]
+    ("lines", "kills"), [(800, 1), pytest.param(6000, 10, marks=[pytest.mark.slow, pytest.mark.timeout(600)])]
 )
 def test_a_killed_run_goes_on_and_gives_the_same_bytes(encoder, tmp_path, lines, kills):
     draw = random.Random(lines)
