@@ -1,5 +1,6 @@
 """The WordPiece vocabulary of `nezha-tiny-chinese`, learnt from its own text."""
 
+import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -69,6 +70,20 @@ def learn_vocabulary(texts: "Iterable[Path]", out_folder: Path, size: int = SIZE
     vocabulary.write_text("".join(f"{token}\n" for token in tokens), encoding="utf-8", newline="\n")
     NeZhaTokenizer(vocabulary).save_pretrained(out_folder)
     return tokens
+
+
+def check(folder: Path) -> None:
+    """Holds a vocabulary to the stated one.
+
+    Raises:
+        ValueError: it is another one.
+    """
+    digest = hashlib.sha256((folder / "vocab.txt").read_bytes()).hexdigest()
+    if digest != SHA256:
+        raise ValueError(
+            f"{folder / 'vocab.txt'} came out with sha256 {digest}, expected {SHA256}. The texts are the stated ones, "
+            "so another release of `tokenizers` learns otherwise: install the one in requirements/dev.txt."
+        )
 
 
 def coverage(tokenizer: NeZhaTokenizer, texts: "Iterable[Path]") -> "dict[str, Any]":

@@ -31,6 +31,7 @@ from paddle_nezha.training.examples import ExampleStream
 from paddle_nezha.training.metrics import MetricsLog
 from paddle_nezha.training.optimization import make_optimizer, optimizer_state, restore_optimizer
 from paddle_nezha.training.pretraining.batches import Maker, Share, StepBatches, step_batches
+from paddle_nezha.training.pretraining.evaluation import held_out_stream, means, with_perplexity
 from paddle_nezha.training.pretraining.objective import PretrainingObjective
 from paddle_nezha.training.pretraining.settings import FREE, PretrainingSettings
 from paddle_nezha.training.processes import Processes
@@ -39,8 +40,6 @@ from paddle_nezha.training.throughput import product_peak, training_flops
 RUN_FILE = "run.json"
 MODEL_FOLDER = "model"
 CHECKPOINTS = "checkpoints"
-# Held-out examples are the same for every run, so that runs can be compared.
-_EVAL_SEED = 0
 
 logger = logging.getLogger("paddle_nezha")
 
@@ -219,8 +218,7 @@ class _Run:
             return None
         corpus = Corpus.open(self.settings.corpus, split="held_out")
         try:
-            # One set of masks, whatever the epoch: evaluations then differ by the model alone.
-            return ExampleStream(corpus, dataclasses.replace(self.settings.examples, dupe_factor=1), _EVAL_SEED)
+            return held_out_stream(corpus, self.settings.examples)
         except ValueError as error:
             if self.processes.is_first:
                 logger.warning("Nothing is evaluated: %s", error)
@@ -273,7 +271,7 @@ class _Run:
         flops = training_flops(self.model.config, tokens, pairs, outcome.sums["mlm_count"])
         values = {
             "loss": outcome.loss,
-            **_means(outcome.sums, self.settings.next_sentence),
+            **means(outcome.sums, self.settings.next_sentence),
             "learning_rate": rate,
             "gradient_norm": outcome.norm,
             "updated": outcome.updated,
@@ -325,8 +323,7 @@ class _Run:
         size = self.share.size
         starts = range(self.processes.rank * size, settings.eval_examples, self.processes.count * size)
         batches = [stream.batch(start, min(size, settings.eval_examples - start)) for start in starts]
-        means = _means(self.engine.measure(batches), settings.next_sentence)
-        return {**means, "mlm_perplexity": math.exp(min(means["mlm_loss"], 700.0))}
+        return with_perplexity(means(self.engine.measure(batches), settings.next_sentence))
 
     def _save(self, done: int, position: "dict[str, int]") -> None:
         facts = {
@@ -416,18 +413,6 @@ class _Progress:
             words.append(f"{values['of_peak']:.0%} of peak")
         self._bar.set_postfix_str(", ".join(words), refresh=False)
         self._bar.update(1)
-
-
-def _means(sums: "dict[str, float]", has_pairs: bool) -> "dict[str, float]":
-    words, masks, pairs = (max(1.0, sums[name]) for name in ("mlm_count", "mask_count", "nsp_count"))
-    means = {
-        "mlm_loss": sums["mlm_loss"] / words,
-        "mlm_accuracy": sums["mlm_correct"] / words,
-        "mask_accuracy": sums["mask_correct"] / masks,
-    }
-    if has_pairs:
-        means.update({"nsp_loss": sums["nsp_loss"] / pairs, "nsp_accuracy": sums["nsp_correct"] / pairs})
-    return means
 
 
 def _sizes(batches: "list[dict[str, np.ndarray]]") -> np.ndarray:
