@@ -157,7 +157,9 @@ TEXTS = (
 )
 
 
-def build_texts(out: Path, folder: Path, *, check: bool = True, wanted: "Iterable[Text]" = TEXTS) -> "dict[str, Any]":
+def build_texts(
+    out: Path, folder: Path, *, check: bool = True, wanted: "Optional[Iterable[Text]]" = None
+) -> "dict[str, Any]":
     """Writes the text: UTF-8, one sentence a line, a blank line between documents, the same bytes every time.
 
     Args:
