@@ -387,15 +387,20 @@ NEZHA_INLINE void clear_around(const Band& band, int64_t shift, T* strip, int64_
   for (int64_t i = count - n; i >= most<int64_t>(0, shift + band.right - n + 1); i -= n) store(strip + i, Vector<T>{});
 }
 
-// Adds what lies in the margins of a strip of sums, and the tails, to its first and last entry; the margins are then 0.
+// Adds what lies in the margins of a strip of sums, and the tails, to its first and last entry; the margins are then 0, as
+// they are from the start where no key is so far away.
 template <class T>
-NEZHA_INLINE void gather_margins(int64_t reach, T* strip, T before, T behind) {
+NEZHA_INLINE void gather_margins(int64_t query, int64_t reach, int64_t keys, T* strip, T before, T behind) {
   constexpr int n = lanes<T>();
-  T* last = strip + n + 2 * reach;
-  strip[n] += before + Reduce<T>::sum(load(strip));
-  *last += behind + Reduce<T>::sum(load(last + 1));
-  store(strip, Vector<T>{});
-  store(last + 1, Vector<T>{});
+  if (query > reach) {
+    strip[n] += before + Reduce<T>::sum(load(strip));
+    store(strip, Vector<T>{});
+  }
+  if (query + reach < keys - 1) {
+    T* last = strip + n + 2 * reach;
+    *last += behind + Reduce<T>::sum(load(last + 1));
+    store(last + 1, Vector<T>{});
+  }
 }
 
 // How many rows take each step together. One row after another, a processor would wait for the sums over a short row; all
@@ -445,11 +450,11 @@ struct Tails {
 };
 
 // Scores, as `largest_score` left them, to unnormalised probabilities (times the dropout factors, where there are any), in
-// place. `sums`: the row's strip of what the relative rows are weighed by, its margins not yet gathered. Gives the sum of
-// the row (without dropout) and its tails.
+// place. `strip`, of `size` entries, was the row's relative scores and becomes what the relative rows are weighed by, its
+// margins not yet gathered. Gives the sum of the row (without dropout) and its tails.
 template <class T, bool RELATIVE, bool DROPPED>
-NEZHA_INLINE T probabilities(int64_t query, int64_t reach, int64_t keys, T* x, T largest, const T* bias, const T* factors,
-                             T* sums, int64_t strip, Tails<T>* tails) {
+NEZHA_INLINE T probabilities(int64_t query, int64_t reach, int64_t keys, T* x, T largest, const T* factors, T* strip,
+                             int64_t size, Tails<T>* tails) {
   constexpr int n = lanes<T>();
   const Band band = RELATIVE ? band_of<T>(query, reach, keys) : Band{keys, keys};
   Vector<T> sum{}, dropped{};
@@ -460,14 +465,13 @@ NEZHA_INLINE T probabilities(int64_t query, int64_t reach, int64_t keys, T* x, T
     store(x + j, e);
     return e;
   };
-  const T before = (RELATIVE ? bias[n] : T(0)) - largest;
+  const T before = (RELATIVE ? strip[n] : T(0)) - largest, behind = (RELATIVE ? strip[n + 2 * reach] : T(0)) - largest;
   for (int64_t j = 0; j < band.left; j += n) dropped += weight(j, load(x + j) + before);
   if (RELATIVE) {
     tails->before = band.left ? Reduce<T>::sum(dropped) : T(0);
-    clear_around(band, n + reach - query, sums, strip);
-    T* at = sums + n + reach - query;
+    clear_around(band, n + reach - query, strip, size);
+    T* at = strip + n + reach - query;
     for (int64_t j = band.left; j < band.right; j += n) store(at + j, weight(j, load(x + j) - largest));
-    const T behind = bias[n + 2 * reach] - largest;
     dropped = Vector<T>{};
     for (int64_t j = band.right; j < keys; j += n) dropped += weight(j, load(x + j) + behind);
     tails->behind = band.right < keys ? Reduce<T>::sum(dropped) : T(0);
@@ -613,7 +617,7 @@ NEZHA_INLINE int64_t reach_within(const Call<T>& call, int64_t length) {
 
 template <class T>
 struct ForwardSpace {
-  T *keys, *values, *hidden, *queries, *scores, *bias, *sums, *context, *factors, *space;
+  T *keys, *values, *hidden, *queries, *scores, *strips, *context, *factors, *space;
   int64_t size;
   ForwardSpace(const Sizes<T>& z, T* at) {
     Pieces<T> pieces(at);
@@ -622,8 +626,7 @@ struct ForwardSpace {
     hidden = pieces.take(z.keys);
     queries = pieces.take(z.rows * z.wide);
     scores = pieces.take(z.rows * z.keys);
-    bias = pieces.take(z.rows * z.strip);
-    sums = pieces.take(z.rows * z.strip);
+    strips = pieces.take(z.rows * z.strip);
     context = pieces.take(z.rows * z.wide);
     factors = pieces.take(z.keys);
     space = pieces.take(strips_space(z));
@@ -658,11 +661,11 @@ void forward_of(const Call<T>& call, const Item& item, const T* fixed, T* scratc
   for (int64_t first = item.first; first < item.last; first += z.rows) {
     const int64_t rows = least(z.rows, item.last - first);
     copy_scaled(z, head.query + first * 3 * head.width, 3 * head.width, head.query_bias, rows, scale, at.queries);
-    if (ENCODING == Encoding::functional_relative) strips_of(z, fold, reach, rows, at.queries, at.bias, at.space);
+    if (ENCODING == Encoding::functional_relative) strips_of(z, fold, reach, rows, at.queries, at.strips, at.space);
     if (ENCODING == Encoding::parametric_relative) {
       product(rows, vectors_for<T>(learned.rows), z.head, at.queries, z.wide, 1, learned.by_column(learned.key_by_column),
-              at.bias + n, z.strip, false);
-      for (int64_t i = 0; i < rows; i++) fill_margins(reach, at.bias + i * z.strip);
+              at.strips + n, z.strip, false);
+      for (int64_t i = 0; i < rows; i++) fill_margins(reach, at.strips + i * z.strip);
     }
     product(rows, keys / n, z.head, at.queries, z.wide, 1, {at.keys, z.head, keys / n}, at.scores, z.keys, false);
     T inverse[kMostRows], largest[kMostRows];
@@ -673,24 +676,23 @@ void forward_of(const Call<T>& call, const Item& item, const T* fixed, T* scratc
       for (int64_t i = start; i < end; i++) {
         T* x = at.scores + i * z.keys;
         for (int64_t j = head.keys; j < keys; j++) x[j] = minus_infinity<T>();
-        largest[i] = largest_score<T, relative>(first + i, reach, keys, x, hidden, at.bias + i * z.strip);
+        largest[i] = largest_score<T, relative>(first + i, reach, keys, x, hidden, at.strips + i * z.strip);
       }
       for (int64_t i = start; i < end; i++) {
         if (DROPPED) dropout_factors(call.seed, call.dropout, (head.first + first + i) * call.heads + item.head, keys, at.factors);
         const T total = probabilities<T, relative, DROPPED>(first + i, reach, keys, at.scores + i * z.keys, largest[i],
-                                                            at.bias + i * z.strip, at.factors, at.sums + i * z.strip,
-                                                            z.strip, &tails[i]);
+                                                            at.factors, at.strips + i * z.strip, z.strip, &tails[i]);
         inverse[i] = 1 / total;
         log_sum_exp[first + i] = largest[i] + logarithm(total);
       }
     }
     for (int64_t i = 0; relative && i < rows; i++)
-      gather_margins<T>(reach, at.sums + i * z.strip, tails[i].before, tails[i].behind);
+      gather_margins<T>(first + i, reach, keys, at.strips + i * z.strip, tails[i].before, tails[i].behind);
     product(rows, z.head_vectors, head.keys, at.scores, z.keys, 1, {at.values, head.keys, z.head_vectors}, at.context,
             z.wide, false);
-    if (ENCODING == Encoding::functional_relative) add_strips(z, fold, reach, rows, at.sums, at.context, at.space);
+    if (ENCODING == Encoding::functional_relative) add_strips(z, fold, reach, rows, at.strips, at.context, at.space);
     if (ENCODING == Encoding::parametric_relative)
-      product(rows, z.head_vectors, learned.rows, at.sums + n, z.strip, 1, learned.by_row(learned.value_by_row),
+      product(rows, z.head_vectors, learned.rows, at.strips + n, z.strip, 1, learned.by_row(learned.value_by_row),
               at.context, z.wide, true);
     for (int64_t i = 0; i < rows; i++)
       write_scaled(z, at.context + i * z.wide, inverse[i], out + (first + i) * head.width);
@@ -804,8 +806,8 @@ void backward_of(const Call<T>& call, const Item& item, const T* fixed, T* scrat
                                             z.strip, &tails[i], &value_tails[i]);
     }
     for (int64_t i = 0; relative && i < rows; i++) {
-      gather_margins<T>(reach, at.sums + i * z.strip, tails[i].before, tails[i].behind);
-      if (is_learned) gather_margins<T>(reach, at.value_sums + i * z.strip, value_tails[i].before, value_tails[i].behind);
+      gather_margins<T>(first + i, reach, keys, at.sums + i * z.strip, tails[i].before, tails[i].behind);
+      if (is_learned) gather_margins<T>(first + i, reach, keys, at.value_sums + i * z.strip, value_tails[i].before, value_tails[i].behind);
     }
     product(head.keys, z.head_vectors, rows, at.scores, 1, z.keys, {at.grad_panels, rows, z.head_vectors}, at.grad_values,
             z.wide, true);
