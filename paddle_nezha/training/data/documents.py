@@ -22,7 +22,7 @@ class Document:
             self.content: Any = json.loads(self._text)
         except json.JSONDecodeError as error:
             raise DataError(
-                f"{file.name}:{error.lineno}: expected JSON, got {error.msg} at character {error.colno} of the line. Is "
+                f"{file.name}:{error.lineno}: expected JSON, got {error.msg} at character {error.colno} of it. Is "
                 "the file whole? Mend it or fetch it again."
             ) from None
         except RecursionError:

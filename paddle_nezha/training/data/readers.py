@@ -57,6 +57,7 @@ from paddle_nezha.training.data.tables import (
     text_records,
 )
 from paddle_nezha.training.data.tagged import (
+    conll_table,
     looks_like_conll,
     read_conll,
     read_two_files,
@@ -171,7 +172,8 @@ def open_records(
         _refuse_other_document(layout, document.content, file.name)
     _refuse_other_task(layout, task, file.name)
     if layout == "conll":
-        return Opened(file.name, layout, "token", None, read_conll(file, columns, sample))
+        table = conll_table(file, columns, sample)
+        return Opened(file.name, layout, "token", table, read_conll(file, table))
     if layout == "jsonl":
         keys = _keys(found for _, found in objects_of_lines(sample, file.name, Notes()))
         table = table_of_keys(keys, task, columns, f"{file.name}:1")

@@ -13,13 +13,12 @@ from sys import intern
 from typing import Any, Optional, Union
 
 from paddle_nezha._files import PathLike, listing
-from paddle_nezha.training.data.columns import Columns
+from paddle_nezha.training.data.columns import Columns, Table
 from paddle_nezha.training.data.lines import TextFile, shortened
 from paddle_nezha.training.data.notes import Notes
 from paddle_nezha.training.data.records import DataError, TokenRecord
 from paddle_nezha.training.data.tables import Row
 
-Pair = "tuple[PathLike, PathLike]"
 _DOCUMENT = "-DOCSTART-"
 _TAG = re.compile(r"O|[BIESMLUW][-_]\S+")
 _SURE = 0.9
@@ -28,7 +27,7 @@ EMPTY_SENTENCES = "sentences without a character, passed over"
 
 def looks_like_conll(lines: "Sequence[str]") -> bool:
     """Whether the last of several columns is a tag, on nearly all lines that are not blank."""
-    filled = [line for line in lines if line.strip(" \t") and not line.startswith(_DOCUMENT)]
+    filled = [line for line in lines if _has_token(line)]
     tagged = [line for line in filled if len(cells := _cells(line)) > 1 and _TAG.fullmatch(cells[-1])]
     return len(tagged) > _SURE * len(filled)
 
@@ -47,47 +46,59 @@ def _cells(line: str) -> "list[str]":
     return [" ", first, *rest] if filled.startswith(" ") else [first, *rest]
 
 
-def read_conll(
-    file: TextFile, columns: "Optional[Columns]", sample: "Sequence[tuple[int, str]]"
-) -> "Iterator[TokenRecord]":
-    """A token a line with its tag in the last column, blank lines between sentences, `-DOCSTART-` lines passed over.
+def conll_table(file: TextFile, columns: "Optional[Columns]", sample: "Sequence[tuple[int, str]]") -> Table:
+    """Tokens in the first column and tags in the last, or what `columns` says; one column alone has no tags.
 
     Args:
-        columns: places of "tokens" (0) and "labels" (the last); without "labels" there are none. None: as told, where
-            lines of one column have no tags.
+        columns: places of "tokens" and "labels"; without "labels" there are none.
 
     Raises:
-        DataError: a line with more or fewer columns than the first.
+        DataError: columns that are not there; a file of blank lines.
     """
-    widths = [len(_cells(line)) for _, line in sample if line.strip(" \t") and not line.startswith(_DOCUMENT)]
+    widths = [len(_cells(line)) for _, line in sample if _has_token(line)]
+    if not widths:
+        raise DataError(f"{file.name}:1: expected a token and its tag on each line, got none. Fetch the file again.")
     width = max(sorted(set(widths)), key=widths.count)
-    places = _places(columns, width, file.name)
+    return Table("token", _places(columns, width, file.name), None, width)
+
+
+def _has_token(line: str) -> bool:
+    return bool(line.strip(" \t")) and not line.startswith(_DOCUMENT)
+
+
+def read_conll(file: TextFile, table: Table) -> "Iterator[TokenRecord]":
+    """A token a line with its tag, blank lines between sentences, `-DOCSTART-` lines passed over.
+
+    Raises:
+        DataError: a line with more or fewer columns; one without a tag.
+    """
+    token, tag = int(table.places["tokens"]), table.places.get("labels")
     tokens: "list[str]" = []
     tags: "list[str]" = []
     begins = 0
 
     def sentence() -> TokenRecord:
-        return TokenRecord(tuple(tokens), tuple(tags) if "labels" in places else None, file.name, begins)
+        return TokenRecord(tuple(tokens), None if tag is None else tuple(tags), file.name, begins)
 
     for number, line in file.lines():
-        if not line.strip(" \t") or line.startswith(_DOCUMENT):
+        if not _has_token(line):
             if tokens:
                 yield sentence()
             tokens, tags = [], []
             continue
         cells = _cells(line)
-        if len(cells) != width:
+        if len(cells) != table.width:
             raise DataError(
-                f"{file.name}:{number}: expected {width} columns, a token and its tag among them, got {len(cells)}: "
+                f"{file.name}:{number}: expected {table.width} columns, with a token and its tag, got {len(cells)}: "
                 f"{shortened(line)}. Mend the line; between sentences belongs a blank one."
             )
         begins = begins if tokens else number
-        tokens.append(intern(cells[places["tokens"]]))
-        if "labels" in places:
-            tag = cells[places["labels"]].strip()
-            if not tag:
+        tokens.append(intern(cells[token]))
+        if tag is not None:
+            name = cells[int(tag)].strip()
+            if not name:
                 raise DataError(f"{file.name}:{number}: expected a tag, got none: {shortened(line)}. Add it.")
-            tags.append(intern(tag))
+            tags.append(intern(name))
     if tokens:
         yield sentence()
 
@@ -138,8 +149,8 @@ def read_two_files(source: TextFile, target: TextFile, notes: Notes) -> "Iterato
                 (target, source, tags[0]) if characters is None else (source, target, characters[0])
             )
             raise DataError(
-                f"{longer.name}:{number}: expected as many lines as in {shorter.name}, which has {number - 1}. Find the "
-                "line that is missing, or give two files that belong together."
+                f"{longer.name}:{number}: expected as many lines as in {shorter.name}, which has {number - 1}. Find "
+                "the line that is missing, or give two files that belong together."
             )
         number = characters[0]
         tokens, labels = _split(characters[1]), _split(tags[1])
