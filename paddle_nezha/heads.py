@@ -63,8 +63,8 @@ def is_labelled(labels: Tensor) -> Tensor:
     return (labels != IGNORED_LABELS[0]) & (labels != IGNORED_LABELS[1])
 
 
-def summed_cross_entropy(logits: Tensor, labels: Tensor, labelled: Tensor) -> Tensor:
-    """The sum over labelled positions of ``logsumexp(logits) - logits[label]``, a scalar.
+def cross_entropies(logits: Tensor, labels: Tensor, labelled: Tensor) -> Tensor:
+    """``logsumexp(logits) - logits[label]`` at labelled positions, 0 elsewhere: [...].
 
     Written out, because Paddle 3.3.1's `F.cross_entropy` divides by all positions when some are ignored, and both
     Paddles let no probability fall below exp(-64) on a CPU.
@@ -75,7 +75,7 @@ def summed_cross_entropy(logits: Tensor, labels: Tensor, labelled: Tensor) -> Te
     logits = _wide(logits)
     safe = labels * labelled.astype(labels.dtype)
     chosen = paddle.take_along_axis(logits, safe.unsqueeze(-1), -1).squeeze(-1)
-    return ((paddle.logsumexp(logits, -1) - chosen) * labelled.astype(logits.dtype)).sum()
+    return (paddle.logsumexp(logits, -1) - chosen) * labelled.astype(logits.dtype)
 
 
 def cross_entropy(logits: Tensor, labels: Tensor, labelled: Optional[Tensor] = None) -> Tensor:
@@ -90,7 +90,7 @@ def cross_entropy(logits: Tensor, labels: Tensor, labelled: Optional[Tensor] = N
     """
     if labelled is None:
         labelled = is_labelled(labels)
-    total = summed_cross_entropy(logits, labels, labelled)
+    total = cross_entropies(logits, labels, labelled).sum()
     return total / paddle.clip(labelled.astype(total.dtype).sum(), min=1.0)
 
 

@@ -1,17 +1,14 @@
 """Pre-training, and what a run looked like."""
 
 import argparse
-import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from paddle_nezha.commands.shared import COULD_NOT, DONE, add_json, command, fail, print_json
+from paddle_nezha.commands.shared import COULD_NOT, DONE, add_json, command, fail, print_json, stopped_by, use_all_cores
 from paddle_nezha.training.pretraining.settings import PretrainingSettings
 from paddle_nezha.training.settings import add_flags, given_flags, make, read_yaml
 from paddle_nezha.tuning import tune_cpu
-
-_CODES = {"SIGTERM": 143, "SIGINT": 130}
 
 
 def add(commands: Any) -> None:
@@ -31,7 +28,7 @@ def add(commands: Any) -> None:
 
 
 def _pretrain(options: argparse.Namespace) -> int:
-    _use_all_cores()
+    use_all_cores()
     given = given_flags(PretrainingSettings, options)
     source = options.file or "the command line"
     values = {**(read_yaml(Path(options.file)) if options.file else {}), **given}
@@ -52,11 +49,4 @@ def _pretrain(options: argparse.Namespace) -> int:
         print(f"trained  {result.model} ({result.steps:,} steps)")
         for name, value in (result.evaluation or {}).items():
             print(f"held out {name:15} {value:.4f}")
-    return DONE if result.signal is None else _CODES.get(result.signal, 143)
-
-
-def _use_all_cores() -> None:
-    """Paddle takes one thread unless told otherwise; the launcher tells each of its processes."""
-    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    processes = int(os.environ.get("PADDLE_TRAINERS_NUM", "1"))
-    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, count // processes)))
+    return DONE if result.signal is None else stopped_by(result.signal)

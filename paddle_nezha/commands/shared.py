@@ -3,6 +3,7 @@
 import argparse
 import json
 import math
+import os
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -73,3 +74,15 @@ def _strict(content: Any) -> Any:
     if isinstance(content, (list, tuple)):
         return [_strict(value) for value in content]
     return str(content) if isinstance(content, float) and not math.isfinite(content) else content
+
+
+def use_all_cores() -> None:
+    """Before Paddle is imported, which takes one thread unless told otherwise. The launcher tells its processes."""
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    processes = int(os.environ.get("PADDLE_TRAINERS_NUM", "1"))
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, count // processes)))
+
+
+def stopped_by(name: str) -> int:
+    """The exit code of a process that a signal ended, as shells give it."""
+    return {"SIGINT": 130}.get(name, 143)

@@ -45,7 +45,7 @@ class Saved:
     facts: "dict[str, Any]"
 
     def model_arrays(self) -> "dict[str, np.ndarray]":
-        return safetensors.read(self.folder / SAFETENSORS_NAME)
+        return model_arrays(self.folder)
 
     def optimizer_arrays(self) -> "dict[str, np.ndarray]":
         """The state of all parameters, however many processes kept it."""
@@ -53,6 +53,11 @@ class Saved:
         for file in sorted(self.folder.glob("optimizer-*.safetensors")):
             arrays.update(safetensors.read(file))
         return arrays
+
+
+def model_arrays(folder: Path) -> "dict[str, np.ndarray]":
+    """The weights that `save_pretrained` wrote."""
+    return safetensors.read(folder / SAFETENSORS_NAME)
 
 
 def save(

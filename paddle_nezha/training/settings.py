@@ -2,7 +2,7 @@
 
 import argparse
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, fields
 from pathlib import Path
 from typing import Any, Optional, TypeVar, get_args
@@ -62,9 +62,11 @@ def make(kind: "type[Kind]", values: "Mapping[str, Any]", source: str) -> Kind:
     return kind(**given)
 
 
-def add_flags(parser: argparse.ArgumentParser, kind: type) -> None:
+def add_flags(parser: argparse.ArgumentParser, kind: type, leave_out: "Sequence[str]" = ()) -> None:
     """A flag for each setting, `--batch-size` for `batch_size`; none has a default, so that a file's values stay."""
     for item in fields(kind):
+        if item.name in leave_out:
+            continue
         default = "" if item.default in (MISSING, None) else f" (default: {_shown(item.default)})"
         parser.add_argument(
             f"--{item.name.replace('_', '-')}",

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from paddle_nezha._paddle import Tensor, paddle
-from paddle_nezha.heads import NeZhaForMaskedLM, NeZhaForPretraining, is_labelled, labelled_tokens, summed_cross_entropy
+from paddle_nezha.heads import NeZhaForMaskedLM, NeZhaForPretraining, cross_entropies, is_labelled, labelled_tokens
 from paddle_nezha.padding import padding_goes_by_itself
 from paddle_nezha.training.engine import Batch, Objective
 
@@ -67,7 +67,7 @@ class PretrainingObjective(Objective):
         kept, words = labelled_tokens(hidden, masked_lm_labels)
         labelled = is_labelled(words)
         logits = self.model.cls.predictions(kept)
-        mlm = summed_cross_entropy(logits, words, labelled)
+        mlm = cross_entropies(logits, words, labelled).sum()
         right = (logits.argmax(-1) == words) & labelled
         masked = (labelled_tokens(input_ids.unsqueeze(-1), masked_lm_labels)[0].squeeze(-1) == self.mask_id) & labelled
         sums = [mlm, right.sum(), labelled.sum(), (right & masked).sum(), masked.sum()]
@@ -75,7 +75,7 @@ class PretrainingObjective(Objective):
         if self.has_pairs:
             order = labels["next_sentence_label"]
             relation = self.model.cls.seq_relationship(pooled)
-            nsp = summed_cross_entropy(relation, order, is_labelled(order))
+            nsp = cross_entropies(relation, order, is_labelled(order)).sum()
             loss = loss + nsp / max(1.0, totals[1])
             sums += [nsp, (relation.argmax(-1) == order).sum(), order.shape[0]]
         else:

@@ -1,0 +1,1 @@
+"""Fine-tuning: `settings.FinetuneSettings` say what, `trainer.finetune` does it."""

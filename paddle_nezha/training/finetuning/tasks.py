@@ -1,0 +1,304 @@
+"""What differs between the tasks: how files are read, what a head answers, and what a person reads of its answers."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Optional
+
+import numpy as np
+
+from paddle_nezha import heads
+from paddle_nezha._files import replaced
+from paddle_nezha._paddle import Tensor
+from paddle_nezha.training import collators, features
+from paddle_nezha.training.data import readers
+from paddle_nezha.training.finetuning.objective import SpanObjective, TaskObjective, TokenObjective
+from paddle_nezha.training.finetuning.settings import METRICS
+from paddle_nezha.training.scoring import classes, entities, spans
+
+FILE = "task.json"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a fine-tuned model must know beside its weights; `task.json` in its folder.
+
+    Args:
+        names: the classes, in the order of the head's outputs; None where the task has none.
+        max_length, stride, max_answer_length: see `FinetuneSettings`.
+    """
+
+    task: str
+    names: "Optional[list[str]]"
+    max_length: int
+    stride: int
+    max_answer_length: int
+
+    def write(self, folder: Path) -> None:
+        with replaced(folder / FILE) as path:
+            Path(path).write_text(json.dumps(vars(self), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+
+    @classmethod
+    def read(cls, folder: Path) -> "Facts":
+        """
+        Raises:
+            ValueError: there is no such file, or another content.
+        """
+        file = Path(folder) / FILE
+        try:
+            return cls(**json.loads(file.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            raise ValueError(
+                f"{folder} has no {FILE}, so it is no fine-tuned model of `paddle-nezha finetune`: give the folder "
+                "`model` of its run."
+            ) from None
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{file} cannot be read: {error}") from None
+
+
+class Task:
+    """One of the tasks.
+
+    Args:
+        facts: of the model.
+        tokenizer: its tokenizer.
+    """
+
+    head: "type[Any]"
+    objective: "type[TaskObjective]" = TaskObjective
+    has_names = True
+
+    def __init__(self, facts: Facts, tokenizer: Any):
+        self.facts, self.tokenizer = facts, tokenizer
+        self.collate = self._collator()
+
+    @property
+    def names(self) -> "list[str]":
+        return self.facts.names or []
+
+    def head_settings(self) -> "dict[str, Any]":
+        """What the head's config must hold."""
+        return {
+            "num_labels": len(self.names),
+            "id2label": dict(enumerate(self.names)),
+            "label2id": {name: number for number, name in enumerate(self.names)},
+        }
+
+    def features(self, records: "Sequence[Any]") -> "tuple[list[dict[str, Any]], features.FeatureReport]":
+        raise NotImplementedError
+
+    def output_shape(self, feature: "dict[str, Any]") -> "tuple[int, ...]":
+        """Of what is kept of the answer to a feature."""
+        return (len(self.names),)
+
+    def kept(self, logits: Tensor) -> np.ndarray:
+        """What is kept of a batch's answers [B, ...]: at least `output_shape` of each."""
+        return logits.numpy()
+
+    def rows(self, records: "Sequence[Any]", made: "list[dict[str, Any]]", outputs: "list[np.ndarray]") -> "list[Any]":
+        """A prediction for each record: a dict with `index`, `prediction`, `confidence`, `text`, and `label` where the
+        record has one."""
+        raise NotImplementedError
+
+    def score(self, records: "Sequence[Any]", rows: "list[Any]") -> "dict[str, float]":
+        raise NotImplementedError
+
+    def class_counts(self, made: "list[dict[str, Any]]") -> np.ndarray:
+        """How often each class is labelled [K]."""
+        labels = np.concatenate([np.ravel(feature["labels"]) for feature in made])
+        return np.bincount(labels[labels >= 0], minlength=len(self.names))
+
+    def _collator(self) -> Any:
+        return collators.DataCollatorWithPadding(self.tokenizer)
+
+
+class SequenceTask(Task):
+    """A class for a text or a pair."""
+
+    head = heads.NeZhaForSequenceClassification
+
+    def features(self, records: "Sequence[Any]") -> "tuple[list[dict[str, Any]], features.FeatureReport]":
+        return features.sentence_features(
+            records, self.tokenizer, max_length=self.facts.max_length, label_names=self.names
+        )
+
+    def rows(self, records: "Sequence[Any]", made: "list[dict[str, Any]]", outputs: "list[np.ndarray]") -> "list[Any]":
+        found = []
+        for index, (record, logits) in enumerate(zip(records, outputs)):
+            chances = _softmax(logits)
+            best = int(chances.argmax())
+            found.append(
+                {
+                    "index": index,
+                    **({} if record.label is None else {"label": record.label}),
+                    "prediction": self.names[best],
+                    "confidence": round(float(chances[best]), 6),
+                    "probabilities": [round(float(chance), 6) for chance in chances],
+                    "text": record.text,
+                    **({} if record.pair is None else {"pair": record.pair}),
+                }
+            )
+        return found
+
+    def score(self, records: "Sequence[Any]", rows: "list[Any]") -> "dict[str, float]":
+        places = {name: number for number, name in enumerate(self.names)}
+        truth, given = ([places[row[key]] for row in rows] for key in ("label", "prediction"))
+        return classes.score_classes(truth, given, self.names)
+
+
+class TokenTask(Task):
+    """A tag for each word of a sentence."""
+
+    head = heads.NeZhaForTokenClassification
+    objective = TokenObjective
+
+    def features(self, records: "Sequence[Any]") -> "tuple[list[dict[str, Any]], features.FeatureReport]":
+        return features.token_features(
+            records,
+            self.tokenizer,
+            max_length=self.facts.max_length,
+            label_names=self.names,
+            stride=_shared(self.facts),
+        )
+
+    def output_shape(self, feature: "dict[str, Any]") -> "tuple[int, ...]":
+        return (len(feature["input_ids"]),)
+
+    def kept(self, logits: Tensor) -> np.ndarray:
+        """The class of each token alone: probabilities of a long file would fill the memory."""
+        return logits.argmax(-1).numpy()
+
+    def rows(self, records: "Sequence[Any]", made: "list[dict[str, Any]]", outputs: "list[np.ndarray]") -> "list[Any]":
+        tags = features.word_tags(made, [output.astype(int).tolist() for output in outputs], self.names)
+        return [
+            {
+                "index": index,
+                **({} if record.labels is None else {"label": list(record.labels)}),
+                "prediction": found,
+                "tokens": list(record.tokens),
+            }
+            for index, (record, found) in enumerate(zip(records, tags))
+        ]
+
+    def score(self, records: "Sequence[Any]", rows: "list[Any]") -> "dict[str, float]":
+        return entities.score_entities([row["label"] for row in rows], [row["prediction"] for row in rows])
+
+    def _collator(self) -> Any:
+        return collators.DataCollatorForTokenClassification(self.tokenizer)
+
+
+class SpanTask(Task):
+    """A stretch of a text that answers a question."""
+
+    head = heads.NeZhaForQuestionAnswering
+    objective = SpanObjective
+    has_names = False
+
+    def head_settings(self) -> "dict[str, Any]":
+        return {}
+
+    def features(self, records: "Sequence[Any]") -> "tuple[list[dict[str, Any]], features.FeatureReport]":
+        return features.span_features(
+            records, self.tokenizer, max_length=self.facts.max_length, stride=_shared(self.facts)
+        )
+
+    def output_shape(self, feature: "dict[str, Any]") -> "tuple[int, ...]":
+        return (2, len(feature["input_ids"]))
+
+    def rows(self, records: "Sequence[Any]", made: "list[dict[str, Any]]", outputs: "list[np.ndarray]") -> "list[Any]":
+        answers = features.best_spans(
+            records,
+            made,
+            [output[0] for output in outputs],
+            [output[1] for output in outputs],
+            max_answer_length=self.facts.max_answer_length,
+        )
+        return [
+            {
+                "index": index,
+                "id": record.id,
+                **({"label": [text for _, text in record.answers]} if record.answers else {}),
+                "prediction": answer.text,
+                "question": record.question,
+            }
+            for index, (record, answer) in enumerate(zip(records, answers))
+        ]
+
+    def score(self, records: "Sequence[Any]", rows: "list[Any]") -> "dict[str, float]":
+        return spans.score_spans(records, [row["prediction"] for row in rows])
+
+    def _collator(self) -> Any:
+        return collators.DataCollatorForQuestionAnswering(self.tokenizer)
+
+
+class ChoiceTask(Task):
+    """The best of several answers."""
+
+    head = heads.NeZhaForMultipleChoice
+    has_names = False
+
+    def head_settings(self) -> "dict[str, Any]":
+        return {}
+
+    def features(self, records: "Sequence[Any]") -> "tuple[list[dict[str, Any]], features.FeatureReport]":
+        return features.choice_features(records, self.tokenizer, max_length=self.facts.max_length)
+
+    def output_shape(self, feature: "dict[str, Any]") -> "tuple[int, ...]":
+        return (len(feature["input_ids"]),)
+
+    def rows(self, records: "Sequence[Any]", made: "list[dict[str, Any]]", outputs: "list[np.ndarray]") -> "list[Any]":
+        return [
+            {
+                "index": index,
+                "id": record.id,
+                **({} if record.label is None else {"label": record.label}),
+                "prediction": best,
+                "confidence": round(float(_softmax(logits[: len(record.choices)])[best]), 6),
+                "answer": record.choices[best],
+                "question": record.question,
+            }
+            for index, (record, logits, best) in enumerate(
+                zip(records, outputs, features.best_choices(records, outputs))
+            )
+        ]
+
+    def score(self, records: "Sequence[Any]", rows: "list[Any]") -> "dict[str, float]":
+        most = max(len(record.choices) for record in records)
+        truth, given = ([row[key] for row in rows] for key in ("label", "prediction"))
+        return classes.score_classes(truth, given, [str(number) for number in range(most)])
+
+    def _collator(self) -> Any:
+        return collators.DataCollatorForMultipleChoice(self.tokenizer)
+
+
+KINDS: "dict[str, type[Task]]" = {
+    "sentence": SequenceTask,
+    "pair": SequenceTask,
+    "token": TokenTask,
+    "span": SpanTask,
+    "choice": ChoiceTask,
+}
+assert set(KINDS) == set(METRICS)
+
+
+def read_records(
+    task: str, path: str, layout: Optional[str], columns: "Optional[dict[str, Any]]", names: "Optional[Iterable[str]]"
+) -> "list[Any]":
+    """All records of a file; `names` are the classes a model knows."""
+    return list(readers.read(task, path, layout=layout, columns=columns, labels=names))
+
+
+def class_names(task: str, records: "Sequence[Any]") -> "Optional[list[str]]":
+    """The classes that records are labelled with; None where the task has none."""
+    return readers.label_names(records) if KINDS[task].has_names else None
+
+
+def _softmax(logits: np.ndarray) -> np.ndarray:
+    powers = np.exp(logits - logits.max())
+    return powers / powers.sum()
+
+
+def _shared(facts: Facts) -> int:
+    """Tokens that neighbouring windows share; short windows share no more than a quarter."""
+    return min(facts.stride, facts.max_length // 4)

@@ -1,0 +1,400 @@
+"""Fine-tuning: from labelled files to a model that answers, with its predictions and scores."""
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import logging
+import math
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Optional
+
+import numpy as np
+from tqdm import tqdm
+
+from paddle_nezha._files import replaced
+from paddle_nezha._paddle import paddle
+from paddle_nezha.hub import resolve
+from paddle_nezha.tokenizer import NeZhaTokenizer
+from paddle_nezha.training import checkpoints, runs
+from paddle_nezha.training.engine import Engine, Outcome, Precision
+from paddle_nezha.training.finetuning.predicting import answers
+from paddle_nezha.training.finetuning.settings import FREE, FinetuneSettings
+from paddle_nezha.training.finetuning.tasks import KINDS, Facts, class_names, read_records
+from paddle_nezha.training.optimization import make_optimizer, optimizer_state, restore_optimizer
+from paddle_nezha.training.processes import Processes
+from paddle_nezha.training.sampling import LengthBatchSampler, feature_lengths
+from paddle_nezha.training.schedule import Schedule
+
+RESULT = "result.json"
+_BEST = "best-epoch-{:03}"
+_KEPT = ("micro_batch_size",)  # another cut of a batch gives the same sums but for their rounding
+
+logger = logging.getLogger("paddle_nezha")
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a run ended; `result.json` holds the same.
+
+    Args:
+        model: the folder of the best epoch's model, if the run is finished.
+        dev, test: scores; test is None without a test file.
+        best_epoch: counted from 1.
+        signal: the name of what stopped the run before its end, or None.
+    """
+
+    task: str
+    metric: str
+    seed: int
+    model: Optional[Path]
+    dev: "dict[str, float]"
+    test: "Optional[dict[str, float]]"
+    best_epoch: int
+    epochs: int
+    signal: Optional[str]
+
+
+def finetune(settings: FinetuneSettings) -> Result:
+    """Trains, or goes on with the run that `settings.output` holds.
+
+    Raises:
+        ValueError (DataError): files, settings, a checkpoint or an earlier run that do not fit each other. Nothing was
+            trained then.
+    """
+    if paddle.device.get_device() == "cpu" and settings.amp != "none":
+        logger.warning("amp: Paddle has no mixed precision on processors; this run computes in float32.")
+        settings = dataclasses.replace(settings, amp="none")
+    return _Run(settings, Processes.join()).train()
+
+
+class _Run:
+    """A run from its files to its result."""
+
+    def __init__(self, settings: FinetuneSettings, processes: Processes):
+        self.settings, self.processes = settings, processes
+        self.folder = Path(settings.output)
+        self.source = Path(resolve(settings.model))
+        self._read()
+        mine = {
+            "kind": "finetuning",
+            "settings": dataclasses.asdict(settings),
+            "data_digest": self._digest(),
+            "facts": runs.conditions(processes),
+        }
+        self.saved = runs.begin(self.folder, mine, (*FREE, "output"), processes)
+        self._build()
+
+    # ---- beginning
+
+    def _read(self) -> None:
+        """Reads and checks every file before anything is made."""
+        settings = self.settings
+        place = (settings.layout, settings.columns)
+        learnt = read_records(settings.task, settings.train, *place, None)
+        names = class_names(settings.task, learnt)
+        if names is not None and len(names) < 2:
+            raise ValueError(
+                f"{settings.train} has one class alone, {', '.join(names)}, so there is nothing to tell apart: give a "
+                "training file with two or more, or name the label's column (columns)."
+            )
+        self.records = {"train": learnt}
+        for split in ("dev", "test"):
+            file = getattr(settings, split)
+            if file is not None:
+                self.records[split] = read_records(settings.task, file, *place, names)
+        for split, records in self.records.items():
+            if any(_label(record) is None for record in records):
+                bare = next(record for record in records if _label(record) is None)
+                raise ValueError(
+                    f"{bare.file}, line {bare.line} has no label, which {split} needs: `paddle-nezha predict` answers "
+                    "to files without labels."
+                )
+        facts = Facts(settings.task, names, settings.max_length, settings.stride, settings.max_answer_length)
+        self.task = KINDS[settings.task](facts, NeZhaTokenizer.from_pretrained(self.source))
+        self.features = {}
+        for split, records in self.records.items():
+            self.features[split], report = self.task.features(records)
+            if self.processes.is_first:
+                logger.info("%s: %s", split, report)
+
+    def _digest(self) -> str:
+        """Of what is learnt and judged, as features."""
+        told = hashlib.sha256()
+        for split in sorted(self.features):
+            for feature in self.features[split]:
+                told.update(repr(sorted(feature.items())).encode())
+        return told.hexdigest()
+
+    def _build(self) -> None:
+        settings, task = self.settings, self.task
+        paddle.seed(settings.seed)
+        self.model = task.head.from_pretrained(self.source, train=True, **task.head_settings())
+        bound = self.model.config.max_position_embeddings
+        if not self.model.config.use_relative_position and bound < settings.max_length:
+            raise ValueError(
+                f"max_length ({settings.max_length}) is beyond the model's max_position_embeddings ({bound}), where "
+                "its absolute positions end."
+            )
+        self.model.nezha.encoder.enable_recompute = settings.recompute
+        weights = None
+        if settings.class_weights == "balanced":
+            if not task.has_names:
+                raise ValueError(f"class_weights: a {settings.task} task has no classes to balance; leave it out.")
+            counts = np.maximum(task.class_counts(self.features["train"]), 1)
+            weights = counts.sum() / (len(counts) * counts)
+        self.objective = task.objective(self.model, weights, settings.adversarial)
+        self.objective.train()
+        parameters = {name: value for name, value in self.model.named_parameters() if not value.stop_gradient}
+        if settings.task in ("token", "span"):  # they never read the pooler, which stays what it was
+            parameters = {name: value for name, value in parameters.items() if "pooler." not in name}
+        if settings.layer_decay != 1:
+            for name, parameter in parameters.items():
+                height = _layers_below_the_head(name, self.model.config.num_hidden_layers)
+                parameter.optimize_attr["learning_rate"] = settings.layer_decay**height
+
+        def optimizer(master_weights: bool) -> Any:
+            return make_optimizer(
+                "adamw",
+                parameters,
+                settings.learning_rate,
+                settings.weight_decay,
+                (0.9, 0.999),
+                1e-8,
+                settings.clip_norm,
+                master_weights,
+            )
+
+        precision = Precision(settings.amp, settings.amp_dtype)
+        self.engine = Engine(self.objective, parameters, optimizer, precision, self.processes)
+        self.sampler = LengthBatchSampler(
+            feature_lengths(self.features["train"]),
+            batch_size=settings.batch_size,
+            minimum_rows=self.processes.count,
+            seed=settings.seed,
+            rank=self.processes.rank,
+            processes=self.processes.count,
+        )
+        self.steps_per_epoch = len(self.sampler.batches(0))
+        total = self.steps_per_epoch * settings.epochs
+        self.schedule = Schedule(settings.learning_rate, total, int(total * settings.warmup_ratio))
+        if self.saved is not None:
+            self.model.load_arrays(self.saved.model_arrays(), str(self.saved.folder))
+            restore_optimizer(self.engine.optimizer, self.saved.optimizer_arrays(), parameters)
+            self.engine.restore_scaler(self.saved.facts["scaler"])
+
+    # ---- running
+
+    def train(self) -> Result:
+        settings = self.settings
+        finished = read_result(self.folder, settings.seed)
+        if finished is not None:
+            return finished
+        done = 0 if self.saved is None else self.saved.step
+        # Of each epoch that was judged, its scores on dev.
+        self.history: "list[dict[str, float]]" = [] if self.saved is None else self.saved.facts["history"]
+        total = self.steps_per_epoch * settings.epochs
+        with contextlib.ExitStack() as stack:
+            log = stack.enter_context(runs.metrics_log(self.folder, done, settings.curves, self.processes))
+            hidden = not self.processes.is_first
+            progress = stack.enter_context(
+                tqdm(total=total, initial=done, unit="step", dynamic_ncols=True, disable=hidden)
+            )
+            stopping = stack.enter_context(runs.stop_signals())
+            while done < total and not self._is_over():
+                epoch, number = divmod(done, self.steps_per_epoch)
+                self._step(done, self._batches(epoch, number), log, progress)
+                done += 1
+                stopped = self.processes.sum(np.array([float(bool(stopping))]))[0] > 0
+                if done % self.steps_per_epoch == 0:
+                    self._judge(epoch, done, log)
+                if stopped or done % settings.checkpoint_every == 0 or done % self.steps_per_epoch == 0:
+                    self._save(done)
+                if stopped and done < total:
+                    return self._result(None, stopping[0] if stopping else "a signal", {})
+        return self._finish()
+
+    def _batches(self, epoch: int, number: int) -> "list[dict[str, np.ndarray]]":
+        """This process's micro-batches of a step."""
+        share = self.sampler.batches(epoch)[number][self.processes.rank :: self.processes.count]
+        size = self.settings.micro_batch_size or len(share)
+        made = self.features["train"]
+        return [
+            self.task.collate([made[i] for i in share[begin : begin + size]]) for begin in range(0, len(share), size)
+        ]
+
+    def _step(self, step: int, batches: "list[dict[str, np.ndarray]]", log: runs.Log, progress: Any) -> None:
+        rate, begun = self.schedule.rate(step), time.perf_counter()
+        outcome = self.engine.step(batches, rate, runs.dropout_seed(self.settings.seed, step, self.processes.rank))
+        if not outcome.updated and self.processes.is_first:
+            self._warn(step, outcome)
+        tokens = self.processes.sum(np.array([sum(float(batch["attention_mask"].sum()) for batch in batches)]))[0]
+        seconds = time.perf_counter() - begun
+        values = {
+            "loss": outcome.loss,
+            "accuracy": outcome.sums["correct"] / max(1.0, outcome.sums["count"]),
+            "learning_rate": rate,
+            "gradient_norm": outcome.norm,
+            "updated": outcome.updated,
+            "tokens": int(tokens),
+            "seconds": round(seconds, 6),
+            "tokens_per_second": round(tokens / seconds, 1),
+        }
+        if (step + 1) % self.settings.log_every == 0 or not outcome.updated:
+            log.write("step", step + 1, values)
+        progress.set_postfix_str(f"loss {outcome.loss:.3f}, {values['tokens_per_second']:,.0f} tokens/s", refresh=False)
+        progress.update(1)
+
+    def _warn(self, step: int, outcome: Outcome) -> None:
+        if self.engine.scaler_state() and math.isfinite(outcome.loss):
+            return  # the loss scale was too large, which is how it is found
+        logger.warning(
+            "Step %d was skipped: the loss is %s and the gradients' norm %s.", step + 1, outcome.loss, outcome.norm
+        )
+
+    def _judge(self, epoch: int, done: int, log: runs.Log) -> None:
+        """Scores an epoch on dev, and keeps its model if it is the best so far."""
+        scores = self._scored("dev")
+        self.history.append(scores)
+        log.write("eval", done, scores)
+        if not self.processes.is_first:
+            return
+        is_best = self._best() == epoch
+        if is_best:
+            self.model.save_pretrained(self.folder / _BEST.format(epoch + 1))
+        shown = ", ".join(f"{name} {value:.4f}" for name, value in scores.items())
+        best = f" (best {self.settings.best_by})" if is_best else ""
+        logger.info("epoch %d of %d: dev %s%s", epoch + 1, self.settings.epochs, shown, best)
+
+    def _best(self) -> int:
+        """The best epoch, the first of equal ones; counted from 0."""
+        values = [scores[self.settings.best_by] for scores in self.history]
+        return values.index(max(values))
+
+    def _is_over(self) -> bool:
+        patience = self.settings.patience
+        return patience is not None and bool(self.history) and len(self.history) - 1 - self._best() >= patience
+
+    def _scored(self, split: str, file: Optional[Path] = None) -> "dict[str, float]":
+        """The scores of a split; its predictions are written to `file`."""
+        settings = self.settings
+        outputs = answers(self.task, self.objective, self.features[split], settings.predict_tokens, self.processes)
+        rows = self.task.rows(self.records[split], self.features[split], outputs)
+        if file is not None and self.processes.is_first:
+            write_rows(file, rows)
+        return self.task.score(self.records[split], rows)
+
+    def _save(self, done: int) -> None:
+        arrays = optimizer_state(self.engine.optimizer, self.engine.parameters) if self.processes.is_first else {}
+        facts = {"history": self.history, "scaler": self.engine.scaler_state(), "seed": self.settings.seed}
+        folder, keep = self.folder / runs.CHECKPOINTS, self.settings.keep_checkpoints
+        checkpoints.save(folder, done, self.model, arrays, facts, self.processes, keep)
+        if self.processes.is_first and self.history:
+            for old in self.folder.glob("best-epoch-*"):
+                if old.name != _BEST.format(self._best() + 1):
+                    shutil.rmtree(old)
+
+    def _finish(self) -> Result:
+        """The best epoch's model, its predictions and scores."""
+        best = self.folder / _BEST.format(self._best() + 1)
+        target = self.folder / runs.MODEL_FOLDER
+        if self.processes.is_first and best.is_dir():
+            self.task.tokenizer.save_pretrained(best)
+            self.task.facts.write(best)
+            shutil.rmtree(target, ignore_errors=True)
+            best.replace(target)
+        self.processes.wait()
+        self.model.load_arrays(checkpoints.model_arrays(target), str(target))
+        scores: "dict[str, Any]" = {
+            split: self._scored(split, self.folder / f"{split}.predictions.jsonl")
+            for split in ("dev", "test")
+            if split in self.features
+        }
+        return self._result(target, None, scores)
+
+    def _result(
+        self, model: Optional[Path], signal: Optional[str], scores: "Optional[dict[str, Any]]" = None
+    ) -> Result:
+        scores = scores or {}
+        best = self._best() if self.history else -1
+        result = Result(
+            task=self.settings.task,
+            metric=self.settings.best_by,
+            seed=self.settings.seed,
+            model=model,
+            dev=scores.get("dev", self.history[best] if self.history else {}),
+            test=scores.get("test"),
+            best_epoch=best + 1,
+            epochs=len(self.history),
+            signal=signal,
+        )
+        if model is not None and self.processes.is_first:
+            write_result(self.folder, [result])
+            shutil.rmtree(self.folder / runs.CHECKPOINTS, ignore_errors=True)  # as large as three models
+        return result
+
+
+def write_result(folder: Path, results: "Sequence[Result]") -> None:
+    """`result.json` of a run, or of several runs with other seeds in folders `seed-N` inside it."""
+    several = len(results) > 1 or not (folder / runs.RUN_FILE).exists()
+    seeds = []
+    for result in results:
+        inside = f"seed-{result.seed}/" if several else ""
+        last = "test" if result.test is not None else "dev"
+        seeds.append(
+            {
+                "seed": result.seed,
+                "dev": result.dev,
+                **({} if result.test is None else {"test": result.test}),
+                "best_epoch": result.best_epoch,
+                "epochs": result.epochs,
+                "predictions": f"{inside}{last}.predictions.jsonl",
+            }
+        )
+    content = {"task": results[0].task, "metric": results[0].metric, "seeds": seeds}
+    with replaced(folder / RESULT) as path:
+        Path(path).write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+
+
+def read_result(folder: Path, seed: int) -> Optional[Result]:
+    """What `write_result` wrote of a finished run with this seed; None where it is not finished."""
+    if not (folder / RESULT).exists():
+        return None
+    content = json.loads((folder / RESULT).read_text(encoding="utf-8"))
+    found = next(one for one in content["seeds"] if one["seed"] == seed)
+    return Result(
+        task=content["task"],
+        metric=content["metric"],
+        seed=seed,
+        model=folder / runs.MODEL_FOLDER,
+        dev=found["dev"],
+        test=found.get("test"),
+        best_epoch=found["best_epoch"],
+        epochs=found["epochs"],
+        signal=None,
+    )
+
+
+def write_rows(file: Path, rows: "Sequence[dict[str, Any]]") -> None:
+    with replaced(file) as path, open(path, "w", encoding="utf-8") as opened:
+        opened.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+
+def _label(record: Any) -> Any:
+    """What a record is labelled with; None where it is not."""
+    if hasattr(record, "answers"):
+        return record.answers  # none is an answer too
+    return record.labels if hasattr(record, "labels") else record.label
+
+
+def _layers_below_the_head(name: str, layers: int) -> int:
+    """0 for the head and the pooler, 1 for the last layer, and so on down to the embeddings."""
+    if "embeddings." in name:
+        return layers + 1
+    if ".layer." in name:
+        return layers - int(name.split(".layer.")[1].split(".")[0])
+    return 0
