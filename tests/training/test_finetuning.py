@@ -1,0 +1,455 @@
+"""Fine-tuning: every task learns, stops and goes on, and refuses bad files before anything is trained."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from paddle_nezha import NeZhaConfig, NeZhaForPretraining, NeZhaTokenizer, load
+from paddle_nezha._paddle import paddle
+from paddle_nezha.cli import main
+from paddle_nezha.training import checkpoints
+from paddle_nezha.training.engine import Engine
+from paddle_nezha.training.finetuning.objective import TaskObjective
+from paddle_nezha.training.finetuning.settings import METRICS, PRESETS, FinetuneSettings
+from paddle_nezha.training.finetuning.tasks import KINDS, Facts
+from paddle_nezha.training.finetuning.trainer import finetune
+from paddle_nezha.training.metrics import read_metrics
+
+ROOT = Path(__file__).resolve().parents[2]
+DEMO = ROOT / "weights" / "nezha-seeded-demo"
+COMMAND = [sys.executable, "-m", "paddle_nezha", "finetune"]
+GOOD, BAD = "好", "坏"
+FILL = "今天我们去公园看书他很早上课天气大"
+
+
+def texts(rng, count):
+    """Texts of which every one holds one of two characters, which says its class."""
+    for _ in range(count):
+        label = int(rng.integers(2))
+        text = list(rng.choice(list(FILL), rng.integers(3, 12)))
+        text.insert(int(rng.integers(len(text))), "早" if label else "公")
+        text = [character for character in text if character not in ("公" if label else "早")]
+        yield "".join(text), ("pos" if label else "neg")
+
+
+def write_sentences(file, rng, count):
+    file.write_text("label\ttext_a\n" + "".join(f"{label}\t{text}\n" for text, label in texts(rng, count)), "utf-8")
+
+
+def write_pairs(file, rng, count):
+    rows = []
+    for text, label in texts(rng, count):
+        rows.append(f"{text}\t{text if label == 'pos' else '课课课'}\t{label}\n")
+    file.write_text("text_a\ttext_b\tlabel\n" + "".join(rows), "utf-8")
+
+
+def write_tokens(file, rng, count):
+    blocks = []
+    for text, _ in texts(rng, count):
+        tags = ["B-LOC" if character in "公早" else "O" for character in text]
+        blocks.append("".join(f"{character} {tag}\n" for character, tag in zip(text, tags)))
+    file.write_text("\n".join(blocks), "utf-8")
+
+
+def write_spans(file, rng, count):
+    paragraphs = []
+    for number, (text, _) in enumerate(texts(rng, count)):
+        place = next(i for i, character in enumerate(text) if character in "公早")
+        answer = {"text": text[place], "answer_start": place}
+        paragraphs.append({"context": text, "qas": [{"id": str(number), "question": "看书", "answers": [answer]}]})
+    file.write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}, ensure_ascii=False), "utf-8")
+
+
+def write_choices(file, rng, count):
+    entries = []
+    for number, (text, _) in enumerate(texts(rng, count)):
+        choices = ["早", "公"] if rng.integers(2) else ["公", "早"]
+        answer = next(choice for choice in choices if choice in text)
+        entries.append([[text], [{"question": "看书", "choice": choices, "answer": answer}], str(number)])
+    file.write_text(json.dumps(entries, ensure_ascii=False), "utf-8")
+
+
+WRITERS = {
+    "sentence": write_sentences,
+    "pair": write_pairs,
+    "token": write_tokens,
+    "span": write_spans,
+    "choice": write_choices,
+}
+
+
+@pytest.fixture(scope="session")
+def start(tmp_path_factory):
+    """A small new model with the shelf's vocabulary."""
+    folder = tmp_path_factory.mktemp("start")
+    tokenizer = NeZhaTokenizer.from_pretrained(DEMO)
+    paddle.seed(3)
+    config = NeZhaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=48,
+    )
+    NeZhaForPretraining(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def settings(start, tmp_path):
+    """A factory of settings with generated files: ``settings("sentence", epochs=2)``."""
+
+    def make(task="sentence", rows=40, **changes):
+        for number, split in enumerate(("train", "dev", "test")):
+            file = tmp_path / f"{task}.{split}"
+            if not file.exists():
+                WRITERS[task](file, np.random.default_rng(number), rows if split == "train" else rows // 2)
+        given = {
+            "task": task,
+            "model": str(start),
+            "train": str(tmp_path / f"{task}.train"),
+            "dev": str(tmp_path / f"{task}.dev"),
+            "output": str(tmp_path / "run"),
+            "max_length": 48,
+            "batch_size": 8,
+            "epochs": 2,
+            "learning_rate": 2e-3,
+            "curves": False,
+            **changes,
+        }
+        return FinetuneSettings(**given)
+
+    return make
+
+
+def losses(run):
+    """Everything a run measured, but for times."""
+    timed = ("seconds", "tokens_per_second")
+    return [{key: value for key, value in line.items() if key not in timed} for line in read_metrics(Path(run))]
+
+
+def environment():
+    return {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+
+
+def flags(settings, **changes):
+    """The command line of settings."""
+    values = {name: getattr(settings, name) for name in settings.__dataclass_fields__}
+    values.update(changes)
+    task = values.pop("task")
+    told = [f"--{name.replace('_', '-')}={value}" for name, value in values.items() if value is not None]
+    return [task, *told]
+
+
+# ---- every task
+
+
+@pytest.mark.parametrize("task", KINDS)
+def test_every_task_learns_and_its_model_answers_in_a_new_process(task, settings, tmp_path):
+    """Far above chance after some hundred steps; the reopened model gives the same predictions."""
+    result = finetune(
+        settings(task, rows=160, epochs=12, test=str(tmp_path / f"{task}.test"), learning_rate=5e-3, patience=4)
+    )
+    assert result.dev[METRICS[task][0]] > 0.75 and result.test[METRICS[task][0]] > 0.75
+    run = tmp_path / "run"
+    rows = [json.loads(line) for line in (run / "test.predictions.jsonl").read_text("utf-8").splitlines()]
+    assert [row["index"] for row in rows] == list(range(80)) and all("prediction" in row for row in rows)
+    assert Facts.read(run / "model").task == task
+    assert not (run / "checkpoints").exists() and not list(run.glob("best-*"))
+    code = f"""
+import json, sys
+from pathlib import Path
+from paddle_nezha import NeZhaTokenizer, load
+from paddle_nezha.training.finetuning.predicting import answers
+from paddle_nezha.training.finetuning.tasks import KINDS, Facts, read_records
+from paddle_nezha.training.processes import Processes
+facts = Facts.read({str(run / "model")!r})
+task = KINDS[facts.task](facts, NeZhaTokenizer.from_pretrained({str(run / "model")!r}))
+model = task.head.from_pretrained({str(run / "model")!r})
+records = read_records(facts.task, {str(tmp_path / f"{task}.test")!r}, None, None, facts.names)
+made, _ = task.features(records)
+rows = task.rows(records, made, answers(task, task.objective(model), made, 512, Processes(0, 1, False)))
+print(json.dumps([row["prediction"] for row in rows]))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [row["prediction"] for row in rows]
+
+
+def test_the_head_of_the_saved_model_knows_its_classes(settings, tmp_path):
+    finetune(settings(epochs=1))
+    model = load(tmp_path / "run" / "model")
+    assert model.config.id2label == {0: "neg", 1: "pos"} and model.config.label2id == {"neg": 0, "pos": 1}
+
+
+# ---- stopped, and taken up again
+
+
+def test_a_run_goes_on_bit_for_bit(settings, tmp_path, monkeypatch):
+    finetune(settings(epochs=3, output=str(tmp_path / "whole")))
+    made = Engine.step
+
+    def dies(self, *arguments):
+        if len(losses(tmp_path / "run")) == 8:  # five steps, an evaluation, two steps
+            raise KeyboardInterrupt
+        return made(self, *arguments)
+
+    monkeypatch.setattr(Engine, "step", dies)
+    with pytest.raises(KeyboardInterrupt):
+        finetune(settings(epochs=3, checkpoint_every=2))
+    monkeypatch.setattr(Engine, "step", made)
+    again = finetune(settings(epochs=3, checkpoint_every=2))
+    assert losses(tmp_path / "run") == losses(tmp_path / "whole")
+    assert again.dev == finetune(settings(epochs=3, output=str(tmp_path / "whole"))).dev
+    for name in ("dev.predictions.jsonl", "result.json"):
+        assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def _kill_at_random(settings, tmp_path, kills, seed):
+    whole = settings(epochs=6, checkpoint_every=3, output=str(tmp_path / "whole"))
+    finetune(whole)
+    command = [*COMMAND, *flags(whole, output=str(tmp_path / "killed"))]
+    draw, killed = random.Random(seed), 0
+    for _ in range(kills):
+        before = len(losses(tmp_path / "killed"))
+        process = subprocess.Popen(command, env=environment(), stderr=subprocess.PIPE, stdout=subprocess.PIPE)
+        while process.poll() is None and len(losses(tmp_path / "killed")) <= min(before, 2):
+            time.sleep(0.01)
+        time.sleep(draw.random() * 0.3)
+        if process.poll() is None:
+            process.send_signal(signal.SIGKILL)
+            killed += 1
+        process.communicate()
+        checkpoints.newest(tmp_path / "killed" / "checkpoints")  # readable at any moment
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=250)
+    assert done.returncode == 0, done.stderr
+    assert losses(tmp_path / "killed") == losses(tmp_path / "whole")
+    return killed
+
+
+def test_sigkill_at_a_random_moment(settings, tmp_path):
+    assert _kill_at_random(settings, tmp_path, 1, 5) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_sigkill_at_10_random_moments(settings, tmp_path):
+    assert _kill_at_random(settings, tmp_path, 10, 6) >= 5  # the last ones may come too late
+
+
+def test_sigterm_saves_and_leaves(settings, tmp_path):
+    chosen = settings(epochs=40)
+    process = subprocess.Popen(
+        [*COMMAND, *flags(chosen)], env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    while process.poll() is None and len(losses(tmp_path / "run")) < 8:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=100)
+    assert process.returncode == 143, err
+    assert "the same command goes on from there" in out
+    assert checkpoints.newest(tmp_path / "run" / "checkpoints").step >= 5
+
+
+def test_a_finished_run_is_left_as_it_is(settings, tmp_path):
+    first = finetune(settings())
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*") if path.name != "metrics.jsonl"}
+    assert finetune(settings()) == first
+    assert before == {path: path.stat().st_mtime_ns for path in before}
+
+
+# ---- how a batch is cut
+
+
+def test_losses_do_not_depend_on_the_micro_batches(settings, tmp_path, start):
+    """Up to float32 sums in another order."""
+    plain = tmp_path / "plain"
+    model = NeZhaForPretraining.from_pretrained(start, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    model.config.classifier_dropout = 0.0
+    model.save_pretrained(plain)
+    NeZhaTokenizer.from_pretrained(start).save_pretrained(plain)
+    for weights in ("none", "balanced"):
+        runs = []
+        for size in (8, 3):
+            output = tmp_path / f"{weights}-{size}"
+            finetune(
+                settings(model=str(plain), output=str(output), micro_batch_size=size, class_weights=weights, epochs=1)
+            )
+            runs.append([line["loss"] for line in losses(output) if line["kind"] == "step"])
+        np.testing.assert_allclose(runs[0], runs[1], rtol=1e-5)
+
+
+def test_two_processes_equal_one(settings, tmp_path, start):
+    plain = tmp_path / "plain"
+    model = NeZhaForPretraining.from_pretrained(start, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    model.config.classifier_dropout = 0.0
+    model.save_pretrained(plain)
+    NeZhaTokenizer.from_pretrained(start).save_pretrained(plain)
+    alone = settings(model=str(plain), output=str(tmp_path / "alone"), epochs=1)
+    finetune(alone)
+    script = tmp_path / "command.py"
+    script.write_text("import sys\nfrom paddle_nezha.cli import main\nsys.exit(main())\n")
+    launcher = [sys.executable, "-m", "paddle.distributed.launch", "--nproc_per_node", "2"]
+    done = subprocess.run(
+        [*launcher, "--log_dir", str(tmp_path / "log"), str(script), "finetune",
+         *flags(alone, output=str(tmp_path / "both"))],
+        env=environment(), capture_output=True, text=True, timeout=250,
+    )  # fmt: skip
+    assert done.returncode == 0, (tmp_path / "log" / "workerlog.0").read_text()
+    one, two = losses(tmp_path / "alone"), losses(tmp_path / "both")
+    assert [line["step"] for line in one] == [line["step"] for line in two]
+    np.testing.assert_allclose(
+        [line["loss"] for line in one if "loss" in line], [line["loss"] for line in two if "loss" in line], rtol=1e-5
+    )
+    assert (tmp_path / "alone" / "result.json").read_text() == (tmp_path / "both" / "result.json").read_text()
+
+
+# ---- options
+
+
+def test_fgm_is_the_worst_step_of_its_length(settings, start, seeded):
+    """The added loss is above the plain one, and near the first-order estimate eps * |gradient| for a small step."""
+    task = KINDS["sentence"](Facts("sentence", ["neg", "pos"], 48, 8, 8), NeZhaTokenizer.from_pretrained(start))
+    model = task.head.from_pretrained(
+        start, train=True, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, classifier_dropout=0.0,
+        **task.head_settings(),
+    )  # fmt: skip
+    ids = np.random.default_rng(1).integers(105, 200, (4, 9))
+    batch = {
+        "input_ids": paddle.to_tensor(ids),
+        "token_type_ids": paddle.zeros([4, 9], "int64"),
+        "attention_mask": paddle.ones([4, 9], "int64"),
+        "labels": paddle.to_tensor([0, 1, 1, 0]),
+    }
+    plain = TaskObjective(model)
+    plain.train()
+    loss = plain([4.0], **batch)[0]
+    words = model.get_input_embeddings()(batch["input_ids"]).detach()
+    words.stop_gradient = False
+    given = {key: value for key, value in batch.items() if key != "input_ids"}
+    through = model(None, given["token_type_ids"], given["attention_mask"], words)
+    from paddle_nezha.heads import cross_entropy
+
+    slope = paddle.grad(cross_entropy(through, batch["labels"]), [words])[0].numpy()
+    length = 1e-3
+    adversarial = TaskObjective(model, adversarial=length)
+    adversarial.train()
+    both = adversarial([4.0], **batch)[0]
+    gained = both.item() - 2 * loss.item()
+    expected = length * np.sqrt((slope**2).sum((1, 2))).sum()
+    assert gained == pytest.approx(expected, rel=0.02)  # the second order of a step of 1e-3
+    adversarial.eval()
+    assert adversarial([4.0], **batch)[0].item() == pytest.approx(loss.item(), rel=1e-6)
+
+
+def test_fgm_trains(settings):
+    assert finetune(settings(adversarial=0.5, epochs=1)).epochs == 1
+
+
+def test_layer_decay_slows_lower_layers(settings, tmp_path, start, monkeypatch):
+    """AdamW's first step is the rate itself wherever there is a gradient."""
+    monkeypatch.setattr("paddle_nezha.training.finetuning.trainer.Schedule.rate", lambda *_: 1e-3)
+    seen = {}
+    made = Engine.step
+
+    def step(self, *arguments):
+        if not seen:
+            before = {name: value.numpy().copy() for name, value in self.parameters.items()}
+            outcome = made(self, *arguments)
+            for name, value in self.parameters.items():
+                if name.endswith("bias"):
+                    seen[name] = np.abs(value.numpy() - before[name]).max()
+            return outcome
+        return made(self, *arguments)
+
+    monkeypatch.setattr(Engine, "step", step)
+    finetune(settings(layer_decay=0.5, epochs=1))
+    assert seen["classifier.bias"] == pytest.approx(1e-3, rel=1e-3)
+    assert seen["nezha.encoder.layer.1.ffn.bias"] == pytest.approx(5e-4, rel=1e-3)
+    assert seen["nezha.encoder.layer.0.ffn.bias"] == pytest.approx(2.5e-4, rel=1e-3)
+    assert seen["nezha.embeddings.layer_norm.bias"] == pytest.approx(1.25e-4, rel=1e-3)
+
+
+def test_patience_ends_a_run(settings):
+    result = finetune(settings(epochs=9, patience=2, learning_rate=1e-9))
+    assert result.epochs == 3 and result.best_epoch == 1
+
+
+def test_several_seeds(settings, tmp_path, capsys):
+    chosen = settings(epochs=1, test=str(tmp_path / "sentence.test"))
+    assert main(["finetune", *flags(chosen), "--seeds", "3"]) == 0
+    out = capsys.readouterr().out
+    assert "3 seeds" in out and "95 % from" in out
+    content = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert [one["seed"] for one in content["seeds"]] == [0, 1, 2]
+    assert len({json.dumps(line) for seed in range(3) for line in losses(tmp_path / "run" / f"seed-{seed}")[:1]}) == 3
+    for one in content["seeds"]:
+        assert (tmp_path / "run" / one["predictions"]).is_file()
+    assert main(["compare", str(tmp_path / "run"), str(tmp_path / "run")]) == 0
+
+
+# ---- what is refused, before anything is trained
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("label\ttext_a\n", r"train"),
+        ("", r"train"),
+        ("label\ttext_a\npos\tone\npos\ttwo\n", r"has one class alone, pos, so there is nothing to tell apart"),
+        ("label\ttext_a\npos\tone\nneg\n", r"line 3|:3"),
+    ],
+)
+def test_bad_training_files(content, message, settings, tmp_path, capsys):
+    chosen = settings()
+    (tmp_path / "sentence.train").write_text(content, "utf-8")
+    assert main(["finetune", *flags(chosen)]) == 2
+    import re
+
+    assert re.search(message, capsys.readouterr().err)
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_unknown_label_in_dev(settings, tmp_path, capsys):
+    chosen = settings()
+    with (tmp_path / "sentence.dev").open("a", encoding="utf-8") as file:
+        file.write("neutral\t今天\n")
+    assert main(["finetune", *flags(chosen)]) == 2
+    err = capsys.readouterr().err
+    assert "neutral" in err and "sentence.dev" in err and "22" in err
+    assert not (tmp_path / "run").exists()
+
+
+def test_settings_that_cannot_be(settings):
+    for changes, message in (
+        ({"metric": "bleu"}, "metric must be accuracy or macro_f1 or mcc"),
+        ({"epochs": 0}, "epochs must be above 0"),
+        ({"warmup_ratio": 2.0}, "warmup_ratio must be from 0 to 1"),
+        ({"class_weights": "some"}, "class_weights must be none or balanced"),
+        ({"max_length": 2}, "max_length must be at least 8"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            settings(**changes)
+
+
+def test_presets_are_huaweis():
+    assert PRESETS["lcqmc"] == {"task": "pair", "max_length": 128, "batch_size": 32, "learning_rate": 3e-5, "epochs": 5}
+    assert (PRESETS["ner"]["max_length"], PRESETS["ner"]["batch_size"], PRESETS["ner"]["epochs"]) == (256, 16, 10)
+    assert (PRESETS["cmrc"]["max_length"], PRESETS["cmrc"]["stride"], PRESETS["cmrc"]["batch_size"]) == (512, 128, 4)
+    assert PRESETS["chnsenti"]["epochs"] == 10 and PRESETS["chnsenti"]["batch_size"] == 16
+
+
+def test_a_preset_for_another_task(settings, capsys):
+    assert main(["finetune", *flags(settings()), "--preset", "ner"]) == 2
+    assert "is for the task token, not sentence" in capsys.readouterr().err
