@@ -11,8 +11,8 @@ from typing import Optional
 from paddle_nezha import operator
 from paddle_nezha._paddle import Tensor, is_eager, nn, paddle, plain_python, traced_whole
 from paddle_nezha.config import NeZhaConfig
-from paddle_nezha.forms import FORM_VARIABLE, FORMS, forced_form, using_form, why_no_operators
-from paddle_nezha.layers import embedding, is_plain, layer_norm, linear, residual_norm
+from paddle_nezha.forms import FORM_VARIABLE, FORMS, NATIVE, forced_form, using_form, why_no_operators
+from paddle_nezha.layers import are_plain, embedding, layer_norm, linear, residual_norm
 from paddle_nezha.native import relative_attention, table_like
 from paddle_nezha.padding import Sequences
 
@@ -44,10 +44,10 @@ def attention_form(like: Tensor, head_size: int, visible: Optional[Tensor], want
     """The form of one attention; arguments as in `why_not_operator`. The one place where it is chosen.
 
     Raises:
-        OperatorError: the operator was asked for by name, and is not to be had here.
+        OperatorError: the operator, or a library of it, was asked for by name and is not to be had here.
     """
     forced = forced_form()
-    if forced in ("native", "dense", "blocked") or (forced is None and not is_eager()):
+    if forced in NATIVE or (forced is None and not is_eager()):
         return forced or "native"
     reason = why_not_operator(like, head_size, visible, want_probs)
     if reason is None:
@@ -67,7 +67,7 @@ def _projected(hidden_states: Tensor, layers: "tuple[nn.Linear, ...]") -> "tuple
     The weights are joined at each call: kept, they could not be known to be fresh, for Paddle counts no change that an
     optimizer, `set_value` or `set_state_dict` makes (`inplace_version` stays; measured on 2.6.2 and 3.3.1).
     """
-    if not all(is_plain(layer, nn.Linear) for layer in layers):  # wrapped, adapted or watched: they do it themselves
+    if not are_plain(layers, hidden_states):  # wrapped, adapted or watched: they do it themselves
         return paddle.concat([layer(hidden_states) for layer in layers], -1), None
     bias = paddle.concat([layer.bias for layer in layers])
     width = hidden_states.shape[-1]
@@ -134,7 +134,7 @@ class NeZhaAttention(nn.Layer):
         are: of those it is the results that are joined.
         """
         layers = (self.query, self.key, self.value)
-        if all(is_plain(layer, nn.Linear) for layer in layers):
+        if are_plain(layers, self.layer_norm.weight):
             weight = paddle.concat([layer.weight for layer in layers], 1)
             bias = paddle.concat([layer.bias for layer in layers])
             self.joined = nn.Linear(*weight.shape)

@@ -320,6 +320,12 @@ def _write_record(report: Exported, folder: Path) -> None:
         "operator": report.operator,
         "files": report.files,
     }
+    if report.operator is not None:
+        content["to run"] = (
+            "paddle_nezha.load_op(this folder) before the predictor is made. Without it Paddle 2.6 says 'Operator "
+            "(nezha_attention) is not registered', and Paddle 3 'op [] kernel output args (0) defs should equal op "
+            "outputs (2)'."
+        )
     text = json.dumps(content, ensure_ascii=False, indent=2) + "\n"
     (folder / RECORD_NAME).write_text(text, encoding="utf-8")
 

@@ -5,10 +5,11 @@ row of an embedding is zeroed.
 """
 
 import math
-from typing import Callable
+from collections.abc import Iterable
+from typing import Any, Callable
 
 from paddle_nezha import operator
-from paddle_nezha._paddle import F, Tensor, is_eager, nn, paddle
+from paddle_nezha._paddle import F, Tensor, is_eager, nn, paddle, plain_python
 from paddle_nezha.config import NeZhaConfig
 from paddle_nezha.forms import by_operators
 
@@ -47,19 +48,42 @@ class LayerNorm(nn.LayerNorm):
         return F.layer_norm(x, self._normalized_shape, weight, self.bias, self._epsilon)
 
 
-def is_plain(layer: nn.Layer, kind: type) -> bool:
+# As they were when this was imported: whoever replaces a class's own forward wants it called.
+_FORWARD: "dict[type, Any]" = {kind: kind.forward for kind in (nn.Linear, nn.Dropout, LayerNorm)}
+_METHODS = {kind: {name for name in dir(kind) if callable(getattr(kind, name))} for kind in _FORWARD}
+
+
+def is_plain(layer: Any, kind: Any) -> bool:
     """Whether a layer does what its class says and no more, so that its parameters may be used in its place.
 
-    That is: it is of no other class, watched by no hook, and has a bias.
+    Adapters, observers and quantisers put something else there: another class, a hook, a method of the instance's own
+    (`layer.forward = wrapped`) or of the class's, a weight of another kind, no bias. Such a layer is called.
+
+    Args:
+        layer: an nn.Layer, or what stands in its place.
+        kind: nn.Linear, nn.Dropout or LayerNorm.
     """
-    hooked = layer._forward_pre_hooks or layer._forward_post_hooks
-    return type(layer) is kind and not hooked and getattr(layer, "bias", True) is not None
+    if type(layer) is not kind or kind.forward is not _FORWARD[kind] or not _METHODS[kind].isdisjoint(vars(layer)):
+        return False
+    if layer._forward_pre_hooks or layer._forward_post_hooks:
+        return False
+    if kind is nn.Dropout:
+        return isinstance(layer.p, (int, float)) and layer.mode == "upscale_in_train" and layer.axis is None
+    dtypes = {getattr(getattr(layer, name, None), "dtype", None) for name in ("weight", "bias")}
+    return len(dtypes) == 1 and None not in dtypes
+
+
+@plain_python
+def are_plain(layers: "Iterable[nn.Layer]", like: Tensor) -> bool:
+    """Whether Linear layers and LayerNorms are plain and of one dtype, that of what they are to read."""
+    kinds = ((layer, LayerNorm if isinstance(layer, LayerNorm) else nn.Linear) for layer in layers)
+    return all(is_plain(layer, kind) and layer.weight.dtype == like.dtype for layer, kind in kinds)
 
 
 def residual_norm(x: Tensor, dense: nn.Linear, dropout: nn.Dropout, residual: Tensor, norm: LayerNorm) -> Tensor:
     """``norm(residual + dropout(dense(x)))``: all but the product by one operator, where it can run."""
-    plain = is_plain(dense, nn.Linear) and is_plain(dropout, nn.Dropout) and is_plain(norm, LayerNorm)
-    if plain and norm.weight is not None and by_operators(residual):
+    # Asked first: a tracer that simulates line by line goes no further.
+    if by_operators(residual) and are_plain((dense, norm), residual) and is_plain(dropout, nn.Dropout):
         drop = dropout.p if dropout.training else 0.0
         product = paddle.matmul(x, dense.weight)
         return operator.residual_norm(
@@ -70,7 +94,7 @@ def residual_norm(x: Tensor, dense: nn.Linear, dropout: nn.Dropout, residual: Te
 
 def activated(x: Tensor, dense: nn.Linear, activation: "Callable[[Tensor], Tensor]") -> Tensor:
     """``activation(dense(x))``: bias and the exact GELU by an operator, where it can run."""
-    if activation is _gelu_erf and is_plain(dense, nn.Linear) and by_operators(x):
+    if activation is _gelu_erf and by_operators(x) and are_plain((dense,), x):
         return operator.gelu(paddle.matmul(x, dense.weight), dense.bias)
     return activation(dense(x))
 

@@ -390,6 +390,57 @@ def test_info(call, home, monkeypatch, operator_library):
     assert "cache " in call("info")[1]
 
 
+@pytest.mark.parametrize("form, says", [
+    ("", "the operator on processors in eager mode; plain Paddle operations in traced graphs, for masks of pairs"),
+    ("operator", "the operator on processors in eager mode and traced graphs, as PADDLE_NEZHA_ATTENTION asks "),
+    ("native", "plain Paddle operations (blocked or dense, by the call), as PADDLE_NEZHA_ATTENTION asks (native)"),
+    ("blocked", "plain Paddle operations, blocked (dense in traced graphs, for learned tables and for "),
+    ("dense", "plain Paddle operations, dense, as PADDLE_NEZHA_ATTENTION asks (dense)"),
+    ("flash", "an error at every call of a model: PADDLE_NEZHA_ATTENTION must be one of operator, blocked, dense, "),
+])  # fmt: skip
+def test_info_says_what_the_environment_makes_of_attention(form, says, call, monkeypatch, operator_library):
+    monkeypatch.setenv("PADDLE_NEZHA_OPERATOR", operator_library)
+    monkeypatch.setenv("PADDLE_NEZHA_ATTENTION", form)
+    code, out, _ = call("info", "--json")
+    assert code == 0 and json.loads(out)["attention"].startswith(says)
+
+
+@pytest.mark.parametrize("form, says", [
+    ("", "plain Paddle operations (blocked or dense, by the call), since the operator is not available: {why}"),
+    (
+        "operator",
+        "an error at every call that the operator could compute, as PADDLE_NEZHA_ATTENTION asks (operator): {why}",
+    ),
+    ("dense", "plain Paddle operations, dense, as PADDLE_NEZHA_ATTENTION asks (dense)"),
+])  # fmt: skip
+def test_info_without_the_operator(form, says, call, monkeypatch):
+    from paddle_nezha import operator
+
+    monkeypatch.setattr(operator, "_loaded", None)
+    monkeypatch.setattr(operator, "_failure", operator.OperatorError("its folder cannot be written"))
+    monkeypatch.setenv("PADDLE_NEZHA_ATTENTION", form)
+    facts = json.loads(call("info", "--json")[1])
+    assert facts["attention"] == says.format(why="its folder cannot be written")
+    assert facts["operator"] == "not available: its folder cannot be written"
+
+
+def test_info_of_an_instruction_set_that_there_is_not(call, monkeypatch, operator_library):
+    monkeypatch.setenv("PADDLE_NEZHA_OPERATOR", operator_library)
+    monkeypatch.setenv("PADDLE_NEZHA_ISA", "sse9")
+    facts = json.loads(call("info", "--json")[1])
+    assert facts["operator"].startswith("not available: PADDLE_NEZHA_ISA must name an instruction set that runs here")
+    assert facts["attention"].startswith("an error at every call of a model: PADDLE_NEZHA_ISA")
+
+
+def test_info_where_the_device_is_no_processor(call, monkeypatch, operator_library):
+    from paddle_nezha._paddle import paddle
+
+    monkeypatch.setenv("PADDLE_NEZHA_OPERATOR", operator_library)
+    monkeypatch.setattr(paddle.device, "get_device", lambda: "gpu:0")
+    facts = json.loads(call("info", "--json")[1])
+    assert facts["attention"].startswith("plain Paddle operations (blocked or dense, by the call), since the device is")
+
+
 def test_it_works_without_paddle(tmp_path, home):
     """Only the published behaviour needs it."""
     blocked = """

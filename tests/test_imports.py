@@ -75,6 +75,7 @@ ALLOWED = {
         "_paddle",
         "checkpoint",
         "export",
+        "forms",
         "hub",
         "operator",
         "pipelines",

@@ -58,15 +58,14 @@ def _version(package: str) -> Optional[str]:
 def _paddle_facts() -> "dict[str, Any]":
     if find_spec("paddle") is None:
         return {"paddle": "not installed: configs, tokenizers and checkpoint files work, models do not"}
-    from paddle_nezha import operator
+    from paddle_nezha import forms, operator
     from paddle_nezha._paddle import paddle
 
     return {
         "paddle": paddle.__version__,
         "device": paddle.device.get_device(),
         "gpus": paddle.device.cuda.device_count() if paddle.is_compiled_with_cuda() else 0,
-        "attention": "the operator on processors in eager mode; plain Paddle operations on GPUs, in traced graphs, for "
-        "masks of pairs, where probabilities are asked for, and where the operator is not available",
+        "attention": forms.describe(),
         "operator": operator.describe(),
         "tune_cpu()": _planned(),
     }

@@ -146,7 +146,9 @@ class _Fetch:
             for file in self._lacking():  # another process may have been at work meanwhile
                 if not self._copy(file):
                     if offline:
-                        raise FetchError(f"offline, and no copy of {file.name} can be used. {self._by_hand([file])}")
+                        raise FetchError(
+                            f"offline, and no copy of {file.name} can be used. {self._by_hand(self._absent())}"
+                        )
                     self._download(file, progress)
             if self._lacks_config():
                 NeZhaConfig.from_dict(dict(self.entry.config or {})).save_pretrained(self.folder)
@@ -251,7 +253,7 @@ class _Fetch:
                 download.partial.discard()
                 raise FetchError(f"{download.url} is not {file.name} of {self.entry.name}: {wrong}. Nothing was kept.")
         except FetchError as error:
-            raise FetchError(f"{error} {self._by_hand([file])}") from None
+            raise FetchError(f"{error} {self._by_hand(self._absent())}") from None
         try:
             self._look_into(file, part)
         except CheckpointError:
@@ -273,6 +275,9 @@ class _Fetch:
                 pin(self.shelf / file.name, digest)
         if file.sha256 is None:
             logger.info("%s: no checksum was published; sha256 %s is recorded in %s", path, digest, pin_path(path).name)
+
+    def _absent(self) -> "list[RemoteFile]":
+        return [file for file in self.entry.files if not (self.folder / file.name).is_file()]
 
     def _by_hand(self, files: "list[RemoteFile]") -> str:
         lines = [

@@ -6,30 +6,36 @@ best the processor has, or the one that PADDLE_NEZHA_ISA names: avx512, avx2 or 
 """
 
 import ctypes
+import logging
+import os
 import threading
 from pathlib import Path
 from typing import Optional
 
 from paddle_nezha._paddle import Tensor, is_eager, load_operators, paddle, plain_python, run_operator
 
-from .building import OperatorError, existing, library, outlook
+from .building import SWITCH, ForcedChoiceError, NotMeantError, OperatorError, existing, library, outlook
 
 __all__ = [
     "OperatorError",
     "describe",
     "fits",
+    "foreseen",
     "gelu",
     "instruction_set",
     "load",
     "packed_attention",
     "residual_norm",
+    "tell_of_fall_back",
     "unavailable",
 ]
 
 _LARGEST_HEAD = 256
 _lock = threading.Lock()
 _loaded: "Optional[Path]" = None
-_why_not: "Optional[str]" = None
+_failure: "Optional[OperatorError]" = None
+_told = False
+_log = logging.getLogger("paddle_nezha")
 
 
 def load(path: "Optional[Path]" = None) -> Path:
@@ -44,35 +50,84 @@ def load(path: "Optional[Path]" = None) -> Path:
     Raises:
         OperatorError: it cannot be had here, or the file is no library for this Paddle.
     """
-    global _loaded, _why_not
+    global _loaded, _failure
     with _lock:
         if _loaded is not None:
             return _loaded
-        if path is None and _why_not is not None:
-            raise OperatorError(_why_not)
+        if path is None and _failure is not None:
+            raise type(_failure)(str(_failure))
         try:
             found = library() if path is None else Path(path)
+            _register(found, named=path is None and found == Path(os.environ.get(SWITCH, "").strip()))
         except OperatorError as error:
-            _why_not = str(error)
+            _failure = error if path is None else _failure
             raise
-        try:
-            load_operators(str(found))
-        except Exception as error:
-            why = next((line.strip() for line in reversed(str(error).splitlines()) if line.strip()), repr(error))
-            said = f"{found} could not be loaded into Paddle {paddle.__version__}: {why}"
-            _why_not = said if path is None else _why_not
-            raise OperatorError(said) from None
-        _loaded, _why_not = found, None
+        _loaded, _failure = found, None
         return found
+
+
+def _register(path: Path, named: bool) -> None:
+    """
+    Args:
+        named: whether it is the environment that names the library.
+    """
+    why = None
+    try:
+        if not hasattr(ctypes.CDLL(str(path)), "nezha_instruction_set"):
+            why = "it is a library, but not that of the operator"
+        else:
+            load_operators(str(path))
+    except OSError as error:  # the system's own words: Paddle's are about folders of CUDA
+        why = str(error)
+    except Exception as error:
+        why = next((line.strip() for line in str(error).splitlines() if line.strip()), repr(error))
+    if why is not None:
+        said = f"{path} could not be loaded into Paddle {paddle.__version__}: {why}"
+        raise ForcedChoiceError(f"{SWITCH} names a library, but {said}") if named else OperatorError(said)
 
 
 @plain_python
 def unavailable() -> Optional[str]:
-    """Why the operator cannot run in this process, or None: it is loaded (compiled first, if need be)."""
+    """Why the operator cannot run in this process, or None: it is loaded (compiled first, if need be).
+
+    Raises:
+        OperatorError: PADDLE_NEZHA_OPERATOR names a library that is not to be had. It was asked for, so nothing else
+            takes its place.
+    """
     if _loaded is not None:
         return None
     try:
         load()
+    except ForcedChoiceError:
+        raise
+    except OperatorError as error:
+        return str(error)
+    return None
+
+
+def tell_of_fall_back(reason: str) -> None:
+    """Says once a process that what the operator would compute is computed without it, and why."""
+    global _told
+    if not _told and not isinstance(_failure, NotMeantError):
+        _told = True
+        _log.warning("Attention runs on Paddle's own operations, which are slower: %s", reason)
+
+
+def foreseen() -> Optional[str]:
+    """Why the operator will not run in this process, or None, as far as that can be told without compiling.
+
+    Raises:
+        OperatorError: what makes every call of it an error: a library or an instruction set that the environment names
+            and that is not to be had.
+    """
+    try:
+        if _loaded is None and _failure is None and existing() is None:
+            outlook()
+        elif not instruction_set():
+            named = os.environ.get("PADDLE_NEZHA_ISA")
+            raise ForcedChoiceError(f"PADDLE_NEZHA_ISA must name an instruction set that runs here, but is {named!r}")
+    except ForcedChoiceError:
+        raise
     except OperatorError as error:
         return str(error)
     return None
@@ -81,9 +136,12 @@ def unavailable() -> Optional[str]:
 def describe() -> str:
     """Whether the operator runs here, with which instruction set, or why not, in one line; compiles nothing."""
     try:
+        reason = foreseen()
+        if reason is not None:
+            return f"not available: {reason}"
         if _loaded is None and existing() is None:
             return outlook()
-        return f"{instruction_set() or 'no such instruction set'}, {load()}"
+        return f"{instruction_set()}, {load()}"
     except OperatorError as error:
         return f"not available: {error}"
 

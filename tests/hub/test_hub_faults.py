@@ -194,6 +194,18 @@ def test_a_known_size_is_held(server, toy, home, chunked):
     assert not (home / "vocab.txt").exists()
 
 
+def test_every_file_that_is_not_there_is_listed_for_placing_by_hand(server, toy, home):
+    """Whoever has no network learns of all of them at once, not of the first."""
+    server.files.clear()
+    with pytest.raises(FetchError) as caught:
+        fetch("toy")
+    _, _, remedy = str(caught.value).partition("To place it by hand, put")
+    with pytest.raises(FetchError) as offline:
+        fetch("toy", offline=True)
+    assert remedy == str(offline.value).partition("To place it by hand, put")[2]
+    assert str(home / "vocab.txt") in remedy and str(home / "model_state.pdparams") in remedy
+
+
 def test_404_with_a_body(server, toy, home):
     del server.files["/toy.pdparams"]
     with pytest.raises(FetchError, match=r"toy.pdparams answered 404 Not Found in place of the file") as caught:

@@ -2,13 +2,14 @@
 
 import copy
 import pickle
+import types
 
 import numpy as np
 import pytest
 from packing import off
 from reference import Reference, error
 
-from paddle_nezha import operator
+from paddle_nezha import layers, operator
 from paddle_nezha._paddle import paddle
 from paddle_nezha.attention import FORM_VARIABLE, attention_form, using_form
 from paddle_nezha.heads import NeZhaForMaskedLM
@@ -231,3 +232,110 @@ def test_layers_with_hooks_or_of_another_kind_are_asked_themselves(build, ids, c
     attention.query = Adapted(attention.query)
     assert off(model(words)[0].numpy(), native(model, words)) <= LIMIT
     assert off(model(words)[0].numpy(), before) > 1e-4 and calls
+
+
+PARTS = (
+    "attention.query", "attention.key", "attention.value", "attention.dense", "attention.output_dropout",
+    "attention.layer_norm", "ffn", "ffn_output", "dropout", "layer_norm",
+)  # fmt: skip
+
+
+def part_of(model, name):
+    return dict(model.encoder.layer[0].named_sublayers())[name]
+
+
+def interventions():
+    """Ways in which others make a layer do something else, without a class of their own: each doubles what it gives."""
+
+    def a_closure(layer, patch):
+        plain = layer.forward
+        layer.forward = lambda x: plain(x) * 2
+
+    def a_method(layer, patch):
+        layer.forward = types.MethodType(lambda self, x: type(self).forward(self, x) * 2, layer)
+
+    def the_call_behind_it(layer, patch):
+        plain = layer.forward
+        layer._dygraph_call_func = lambda x: plain(x) * 2
+        layer.register_forward_pre_hook(lambda layer, inputs: None)  # with which Paddle takes that way
+
+    def the_class(layer, patch):
+        kind, plain = type(layer), type(layer).forward
+        patch.setattr(kind, "forward", lambda self, x: plain(self, x) * (2 if self is layer else 1))
+
+    def a_pre_hook(layer, patch):
+        # Each column by a factor of its own: LayerNorm would undo one for all.
+        layer.register_forward_pre_hook(lambda layer, x: (x[0] * paddle.linspace(1, 2, x[0].shape[-1], x[0].dtype),))
+
+    def a_post_hook(layer, patch):
+        layer.register_forward_post_hook(lambda layer, inputs, output: output * 2)
+
+    return [a_closure, a_method, the_call_behind_it, the_class, a_pre_hook, a_post_hook]
+
+
+@pytest.mark.parametrize("change", interventions(), ids=lambda change: change.__name__)
+@pytest.mark.parametrize("part", PARTS)
+def test_a_layer_that_others_changed_is_called(part, change, build, ids, calls, monkeypatch):
+    model, words = build(NeZhaModel, "float64"), ids(2, 9)
+    before = model(words)[0].numpy()
+    change(part_of(model, part), monkeypatch)
+    after = model(words)[0].numpy()
+    assert off(after, before) > 1e-4 and off(after, native(model, words)) <= LIMIT and len(calls) >= 4
+
+
+@pytest.mark.parametrize("part", [part for part in PARTS if "dropout" not in part])
+def test_a_layer_without_its_bias_is_called(part, build, ids):
+    model, words = build(NeZhaModel, "float64"), ids(2, 9)
+    before = model(words)[0].numpy()
+    part_of(model, part).bias = None
+    after = model(words)[0].numpy()
+    # (A key's bias adds the same to all scores of a query, the relative part aside.)
+    assert off(after, native(model, words)) <= LIMIT and (part == "attention.key" or off(after, before) > 1e-4)
+
+
+@pytest.mark.parametrize("part", ["attention.value", "attention.dense", "ffn", "ffn_output"])
+def test_a_weight_that_is_computed_is_used(part, build, ids):
+    model, words = build(NeZhaModel, "float64"), ids(2, 9)
+    before = model(words)[0].numpy()
+    layer = part_of(model, part)
+    paddle.nn.utils.weight_norm(layer)
+    layer.weight_g.set_value(layer.weight_g * 2)
+    after = model(words)[0].numpy()
+    assert off(after, before) > 1e-4 and off(after, native(model, words)) <= LIMIT
+
+
+@pytest.mark.parametrize("options", [{"mode": "downscale_in_infer"}, {"axis": 0}], ids=str)
+def test_a_dropout_of_another_kind_is_called(options, build, ids):
+    model, words = build(NeZhaModel, "float64"), ids(2, 9)
+    layer = model.encoder.layer[0]
+    layer.dropout = layer.attention.output_dropout = paddle.nn.Dropout(0.5, **options)
+    layer.dropout.eval()
+    assert not layers.is_plain(layer.dropout, paddle.nn.Dropout)
+    assert off(model(words)[0].numpy(), native(model, words)) <= LIMIT
+
+
+def test_which_layers_are_plain(build):
+    model, x = build(NeZhaModel, "float64"), paddle.zeros([1, 32], "float64")
+    whole = [part_of(model, part) for part in PARTS if "dropout" not in part]
+    assert layers.are_plain(whole, x) and layers.is_plain(part_of(model, "dropout"), paddle.nn.Dropout)
+    assert not layers.are_plain(whole, x.astype("float32"))  # what a product of two dtypes is, the layer says
+    for broken in (None, "float32"):
+        layer = copy.deepcopy(whole[0])
+        if broken:
+            layer.bias = layer.create_parameter([32], dtype=broken, is_bias=True)
+        else:
+            del layer.weight
+        assert not layers.is_plain(layer, paddle.nn.Linear)
+
+
+def test_projections_that_others_changed_are_not_joined(build, ids):
+    """As an export with the operator joins them."""
+    model, words = build(NeZhaModel, "float64"), ids(2, 9)
+    one, other = (layer.attention for layer in model.encoder.layer)
+    plain = one.key.forward
+    one.key.forward = lambda x: plain(x) * 2
+    expected = native(model, words)
+    one.join_projections()
+    other.join_projections()
+    assert one.joined is None and other.joined is not None
+    assert off(model(words)[0].numpy(), expected) <= LIMIT
