@@ -11,8 +11,8 @@ squad   Rajpurkar et al. (2018, P18-2124): lower case, without ASCII punctuation
 
 Both take the best over the answers given. A question without an answer is right with "" and wrong otherwise.
 
-The workshop cuts Latin words with NLTK's Treebank rules. Here white space cuts, and a mark that is no letter or digit is
-a segment of its own, but for a full stop between letters or digits and a comma between digits ("3.5", "U.S.A",
+The workshop cuts Latin words with NLTK's Treebank rules. Here white space cuts, and a mark that is no letter or digit
+is a segment of its own, but for a full stop between letters or digits and a comma between digits ("3.5", "U.S.A",
 "1,000"). They differ in forms with an apostrophe: "don't" is don ' t here and do n't there.
 """
 
