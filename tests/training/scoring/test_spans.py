@@ -90,9 +90,16 @@ def test_by_hand(definition, case):
 def test_segments_are_chinese_characters_and_latin_words():
     assert segments("iPhone6手机，A-b 1,000.5元 U.S.A") == ["iphone6", "手", "机", "ab", "1,000.5", "元", "u.s.a"]
     assert segments("（x+y）=z?") == ["xyz", "?"]
-    assert segments("a.b. c,d 1, 2") == ["a.b", ".", "c", ",", "d", "1", ",", "2"]
-    assert segments("——……「」") == ["—", "—", "…", "…"]
-    assert segments("don't") == ["don", "'", "t"]
+    assert segments("——……「」") == ["—", "—", "……"]
+    assert segments("23℃ don't") == ["23℃", "don't"]
+
+
+def test_marks_in_latin_text():
+    assert segments('A. "B" (c), d@e 5%') == ["a.", '"', "b", '"', "(", "c", ")", ",", "d", "@", "e", "5", "%"]
+    assert segments("c,d 1, 2 1,5") == ["c", ",", "d", "1", ",", "2", "1,5"]
+    # A full stop is apart where it ends a stretch: before a Chinese character, or at the end.
+    assert segments("Mr. A. Bc.公司 x.y.") == ["mr.", "a.", "bc", ".", "公", "司", "x.y", "."]
+    assert segments("end.) ok...") == ["end.", ")", "ok", "..."] and segments("end.)") == ["end", ".", ")"]
 
 
 def test_a_file_is_the_mean_of_its_questions():
