@@ -85,6 +85,10 @@ def test_calibration_by_hand():
     assert (found.bins[2].low, found.bins[2].high) == (pytest.approx(0.4), pytest.approx(0.6))
 
 
+def test_a_confidence_on_an_edge_is_in_the_bin_below():
+    assert [one.count for one in calibration([0], [[0.5, 0.5]], bins=2).bins] == [1, 0]
+
+
 def test_calibration_of_a_sure_and_right_model_is_0_whatever_the_bins():
     for bins in (1, 2, 15):
         found = calibration([0, 1], [[1.0, 0.0], [0.0, 1.0]], bins)

@@ -25,6 +25,7 @@ BY_HAND = {
     "nothing in common": (["北京"], "上海", 0, Fraction(0)),
     # A substring: of 北京...大学 only one of the two runs counts, though all four characters are there.
     "run, not bag": (["北京大学"], "北京的大学", 0, Fraction(2 * 2, 4 + 5)),
+    "a run ends at what differs": (["北京大学"], "北京小学", 0, Fraction(2 * 2, 4 + 4)),
     "order counts": (["大学北京"], "北京大学", 0, Fraction(2 * 2, 4 + 4)),
     "marks are removed": (["《红楼梦》"], "红楼梦。", 1, Fraction(1)),
     "case": (["BERT模型"], "bert模型", 1, Fraction(1)),
