@@ -2,7 +2,7 @@
 
 Two kinds of noise are kept apart. Seeds: another seed gives another model; tested over runs, with Student's t on the
 differences where the runs pair, and Welch's otherwise. Test items: another test file gives another score; tested over
-items with a permutation of the two systems' answers, which for single runs and answers right or wrong is McNemar's test.
+items with a permutation of the two systems' answers; for single runs and answers right or wrong that is McNemar's test.
 
 Scores are shares, 0 .. 1.
 """
@@ -50,8 +50,8 @@ class SeedTest:
         low, high: the interval of 95 % of the difference.
         p: two-sided, of the t test; exact over all swaps where runs have no spread at all.
         wilcoxon_p: the signed-rank test beside it, paired alone; with n seeds it is never below 2 / 2**n.
-        more_seeds: how many more seeds on either side would find a difference as great as this in four of five
-            experiments; 0 where it is found already, None where 1,000 would not do.
+        more_seeds: how many seeds on each side, beyond those of the larger, would find a difference as great as this
+            in four of five experiments; 0 where it is found already, None where 1,000 would not do.
     """
 
     paired: bool

@@ -11,9 +11,12 @@ squad   Rajpurkar et al. (2018, P18-2124): lower case, without ASCII punctuation
 
 Both take the best over the answers given. A question without an answer is right with "" and wrong otherwise.
 
-The workshop cuts Latin words with NLTK's Treebank rules. Here white space cuts, and a mark that is no letter or digit is
-a segment of its own, but for a full stop between letters or digits and a comma between digits ("3.5", "U.S.A",
-"1,000"). They differ in forms with an apostrophe: "don't" is don ' t here and do n't there.
+The workshop cuts Latin words with NLTK's Treebank rules. Here stand those that have to do with marks: white space cuts,
+brackets, double quotes, dashes and ; @ # $ % & ? ! are segments of their own, and so are a comma that no digit follows,
+dots in a row, and the full stop that ends a stretch of Latin text. Left out are the English contractions ("don't" is
+one word here and do n't there) and the two names of the straight double quote. Beside NLTK's rules for words, on 14,363
+questions of CMRC 2018 (train, dev and trial) with answers cut at random: 15 have another F1, the mean is 0.57624 in
+place of 0.57628.
 """
 
 import re
@@ -27,8 +30,11 @@ if TYPE_CHECKING:
     from paddle_nezha.training.data.records import SpanRecord
 
 _REMOVED = frozenset("-:_*^/\\~`+=，。：？！“”；’《》·、「」（）－～『』")
-_LETTER = r"[^\W_\u4e00-\u9fa5]"  # of any script but Chinese, or a digit
-_SEGMENTS = re.compile(rf"[\u4e00-\u9fa5]|(?:{_LETTER}|(?<={_LETTER})\.(?={_LETTER})|(?<=\d),(?=\d))+|[^\s\w]")
+_CHINESE = r"\u4e00-\u9fa5"
+_MARKS = r";@#$%&?!()\[\]{}<>\"«»‘„\u2012-\u2015"
+_DOTS = rf"\.\.+|\.(?=[\])}}>\"'»\s]*(?:[{_CHINESE}]|\Z))"  # several, or the one that ends a stretch of Latin text
+_COMMA = r",(?!\d)"
+_SEGMENTS = re.compile(rf"[{_CHINESE}]|[{_MARKS}]|{_DOTS}|{_COMMA}|(?:(?!{_DOTS}|{_COMMA})[^\s{_CHINESE}{_MARKS}])+")
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _ASCII = str.maketrans("", "", string.punctuation)
 
