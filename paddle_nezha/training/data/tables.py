@@ -145,6 +145,11 @@ def text_of(value: Any, role: str, where: str) -> str:
     raise DataError(f"{where}: expected a text under {role!r}, got {got}. Mend or remove the line.")
 
 
+def is_texts(value: Any) -> bool:
+    """Whether it is a list of texts."""
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
 def text_records(
     rows: "Iterable[Row]", table: Table, file: str, known: KnownLabels, notes: Notes
 ) -> "Iterator[TextRecord]":

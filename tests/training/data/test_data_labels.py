@@ -74,5 +74,5 @@ def test_each_of_several_labels_must_be_known(write):
 
 
 def test_a_message_lists_no_more_labels_than_help(write):
-    with pytest.raises(DataError, match="and 99980 more"):
-        list(read("sentence", write("a.tsv", "label\ttext\nx\t好\n"), labels=map(str, range(100_000))))
+    with pytest.raises(DataError, match="and 980 more"):
+        list(read("sentence", write("a.tsv", "label\ttext\nx\t好\n"), labels=map(str, range(1000))))

@@ -83,12 +83,10 @@ def test_an_empty_file_is_refused(write, content):
 
 
 def test_damaged_gzip_is_refused(write):
-    content = gzip.compress(os.urandom(1 << 18))  # beyond what is looked at first
-    with pytest.raises(DataError, match=r"a\.gz:\d+: .*(gzip data is damaged|UTF-8)"):
-        lines(write("a.gz", content[:-9]))
-    path = write("b.gz", gzip.compress(("好\n" * 100_000).encode(), compresslevel=0)[:-9])
-    with pytest.raises(DataError, match=r"b\.gz:\d+: the gzip data is damaged \(.*Fetch"):
-        lines(path)
+    whole = gzip.compress(("好\n" * 100_000).encode(), compresslevel=0)
+    for kept in (20, len(whole) - 9):  # within what is looked at first, and beyond
+        with pytest.raises(DataError, match=r"a\.gz:\d+: the gzip data is damaged \(.*Fetch"):
+            lines(write("a.gz", whole[:kept]))
 
 
 def test_other_formats_are_refused_by_their_name(tmp_path, write):

@@ -1,4 +1,4 @@
-"""TSV, CSV and JSONL with labels: the layouts of ChnSentiCorp, LCQMC, XNLI, OCNLI and CLUE, and what goes wrong in them."""
+"""TSV, CSV and JSONL as in ChnSentiCorp, LCQMC, XNLI, OCNLI and CLUE, and what goes wrong in them."""
 
 import csv
 import io
@@ -136,8 +136,14 @@ def test_quotes_that_do_not_add_up_are_refused_where_the_row_begins(write):
 @pytest.mark.parametrize(
     "content, told",
     [
-        ("label\ttext_a\n1\t好\t的\n", r"a\.tsv:2: expected 2 columns \(label, text_a\), got 3: '1\\t好\\t的'. A tab inside"),
-        ("label\ttext_a\n1\t好\n的\n", r"a\.tsv:3: expected 2 columns .*, got 1: '的'. Is a tab missing, or .* two lines"),
+        (
+            "label\ttext_a\n1\t好\t的\n",
+            r"a\.tsv:2: expected 2 columns \(label, text_a\), got 3: '1\\t好\\t的'. A tab inside",
+        ),
+        (
+            "label\ttext_a\n1\t好\n的\n",
+            r"a\.tsv:3: expected 2 columns .*, got 1: '的'. Is a tab missing, or .* two lines",
+        ),
         ("1\t很好的\n0\t很差的\n1\n", r"a\.tsv:3: expected 2 columns, got 1"),
         ("1\t好\t的\n0\t很差的\n1\t很好的\n", r"a\.tsv:1: expected 2 columns, got 3"),
     ],
@@ -173,7 +179,9 @@ def test_empty_texts_are_kept_and_empty_labels_refused(write):
     assert rows("sentence", write("a.tsv", "label\ttext\n1\t\n0\t坏\n"))[0] == ("1", "", 2)
     with pytest.raises(DataError, match=r"a\.tsv:2: expected a label in 'label', got an empty one"):
         rows("sentence", write("a.tsv", "label\ttext\n \t好\n0\t坏\n"))
-    with pytest.raises(DataError, match=r"a\.jsonl:2: expected a label under 'label', as other lines have, got nothing"):
+    with pytest.raises(
+        DataError, match=r"a\.jsonl:2: expected a label under 'label', as other lines have, got nothing"
+    ):
         rows("sentence", write("a.jsonl", of_objects({"text": "好", "label": 1}, {"text": "坏"})))
 
 
