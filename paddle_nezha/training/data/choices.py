@@ -9,7 +9,7 @@ from typing import Any, Optional
 from paddle_nezha.training.data.documents import Document
 from paddle_nezha.training.data.lines import shortened
 from paddle_nezha.training.data.records import ChoiceRecord, DataError
-from paddle_nezha.training.data.tables import Row, text_of
+from paddle_nezha.training.data.tables import Row, is_texts, text_of
 
 
 def read_c3(document: Document) -> "Iterator[ChoiceRecord]":
@@ -24,7 +24,7 @@ def read_c3(document: Document) -> "Iterator[ChoiceRecord]":
         if (
             not isinstance(passage, list)
             or len(passage) < 2
-            or not _texts(passage[0])
+            or not is_texts(passage[0])
             or not isinstance(passage[1], list)
         ):
             raise document.refuse(f"[{p}]", "a list of lines, a list of questions and an id", passage)
@@ -79,9 +79,5 @@ def _index(answer: Any, choices: "list[str]") -> Optional[int]:
     return answer if is_index and 0 <= answer < len(choices) else None
 
 
-def _texts(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(item, str) for item in value)
-
-
 def _are_choices(value: Any) -> bool:
-    return _texts(value) and len(value) > 1
+    return is_texts(value) and len(value) > 1

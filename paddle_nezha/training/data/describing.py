@@ -57,9 +57,8 @@ class Description:
         if self.unused:
             told.append(f"not used: {', '.join(self.unused)}")
         middle, most, longest = self.lengths
-        told.append(
-            f"{self.records:,} examples; {_unit(self.task)}: median {middle:,.0f}, 95 % up to {most:,}, longest {longest:,}"
-        )
+        length = f"median {middle:,.0f}, 95 % up to {most:,}, longest {longest:,}"
+        told.append(f"{self.records:,} examples; {_unit(self.task)}: {length}")
         counted = [f"{name} {count:,}" for name, count in list(self.labels.items())[:_MOST_LABELS]]
         if len(self.labels) > _MOST_LABELS:
             counted.append(f"and {len(self.labels) - _MOST_LABELS:,} more")

@@ -7,6 +7,8 @@ from typing import Any
 from paddle_nezha.training.data.lines import TextFile
 from paddle_nezha.training.data.records import DataError
 
+_NEAR = 1 << 20  # characters in which the next question is looked for
+
 
 class Document:
     """The content of a JSON file.
@@ -25,20 +27,24 @@ class Document:
                 f"{file.name}:{error.lineno}: expected JSON, got {error.msg} at character {error.colno} of it. Is "
                 "the file whole? Mend it or fetch it again."
             ) from None
+        except ValueError as error:  # a number of thousands of digits
+            raise DataError(f"{file.name}:1: expected JSON, got a number that is none ({error}). Mend it.") from None
         except RecursionError:
             raise DataError(
                 f"{file.name}:1: the JSON is nested too deep to be read. Give a file of a known layout."
             ) from None
         self._place, self._line = 0, 1
+        self._escaped = False  # how strings were written where one was found last
 
     def line_of(self, text: str) -> int:
         """The line of a string's next appearance behind the one asked for before; the parts are asked for in order.
 
         A string that was written with escapes other than JSON's usual ones is not found, and the last line holds.
         """
-        for ascii_only in (False, True):
-            place = self._text.find(json.dumps(text, ensure_ascii=ascii_only), self._place)
+        for escaped in (self._escaped, not self._escaped):
+            place = self._text.find(json.dumps(text, ensure_ascii=escaped), self._place, self._place + _NEAR)
             if place >= 0:
+                self._escaped = escaped
                 self._line += self._text.count("\n", self._place, place)
                 self._place = place
                 break
@@ -57,7 +63,11 @@ class Document:
             yield self.line_of(texts[0]) if texts else self._line, found
 
     def refuse(self, at: str, expected: str, got: Any, remedy: str = "Mend or remove the entry.") -> DataError:
-        """The error to raise; `at` is a path within the document, as in "data[3].paragraphs[0]"."""
+        """The error to raise, with the line of the part that was found last.
+
+        Args:
+            at: the path to what is wrong, as in "data[3].paragraphs[0]".
+        """
         shown = "nothing" if got is None else json.dumps(got, ensure_ascii=False)
         shown = shown if len(shown) <= 60 else shown[:60] + "…"
         return DataError(f"{self.file}:{self._line} ({at}): expected {expected}, got {shown}. {remedy}")

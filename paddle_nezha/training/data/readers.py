@@ -150,7 +150,11 @@ def open_records(
     """Tells what `read` is not told; a task of None too."""
     if layout is not None and layout not in LAYOUTS:
         raise ValueError(f"layout is one of {', '.join(LAYOUTS)}, got {layout!r}")
-    if layout == "two-file" or not isinstance(path, (str, os.PathLike)) or Path(path).is_dir():
+    if (
+        layout == "two-file"
+        or not isinstance(path, (str, os.PathLike))
+        or (task in (None, "token") and Path(path).is_dir())
+    ):
         source, target = two_files(path)
         _refuse_other_task("two-file", task, source.name)
         _refuse_columns("two-file", columns, source.name)
@@ -290,7 +294,7 @@ _DOCUMENTS: "dict[str, Callable[[Any], bool]]" = {
 
 def _layout_of_lines(lines: "Sequence[str]", file: str, task: Optional[str]) -> str:
     """The layout of a file that is no JSON, from its first lines, blank ones left out."""
-    if looks_like_conll(lines):
+    if looks_like_conll(lines, share=0.5 if task == "token" else 0.9):
         return "conll"
     if task == "token":
         if all(len(line) <= _LONGEST_TOKEN and not set(line) & set(" \t") for line in lines):

@@ -71,13 +71,15 @@ def rows_of_cells(file: TextFile, layout: str, table: Table, notes: Notes) -> "I
         DataError: a row with more or fewer columns.
     """
     rows = split_cells(file.lines(), layout, file.name)
-    if table.header is not None:
-        next(row for row in rows if is_filled(row[1]))
+    is_header = table.header is not None
     for line, cells in rows:
+        if len(cells) == 1 and not is_filled(cells) and (is_header or table.width != 1):
+            notes.add(BLANK, file.name, line)
+            continue
+        if is_header:
+            is_header = False
+            continue
         if len(cells) != table.width:
-            if len(cells) == 1 and not is_filled(cells):
-                notes.add(BLANK, file.name, line)
-                continue
             raise _wrong_width(f"{file.name}:{line}", cells, layout, table)
         if layout == "tsv" and any(len(cell) > 1 and cell[0] == cell[-1] == '"' for cell in cells):
             notes.add(QUOTED, file.name, line)
@@ -141,6 +143,11 @@ def text_of(value: Any, role: str, where: str) -> str:
         return str(value)
     got = "nothing" if value is None else shortened(json.dumps(value, ensure_ascii=False))
     raise DataError(f"{where}: expected a text under {role!r}, got {got}. Mend or remove the line.")
+
+
+def is_texts(value: Any) -> bool:
+    """Whether it is a list of texts."""
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
 def text_records(

@@ -17,19 +17,18 @@ from paddle_nezha.training.data.columns import Columns, Table
 from paddle_nezha.training.data.lines import TextFile, shortened
 from paddle_nezha.training.data.notes import Notes
 from paddle_nezha.training.data.records import DataError, TokenRecord
-from paddle_nezha.training.data.tables import Row
+from paddle_nezha.training.data.tables import Row, is_texts
 
 _DOCUMENT = "-DOCSTART-"
 _TAG = re.compile(r"O|[BIESMLUW][-_]\S+")
-_SURE = 0.9
 EMPTY_SENTENCES = "sentences without a character, passed over"
 
 
-def looks_like_conll(lines: "Sequence[str]") -> bool:
-    """Whether the last of several columns is a tag, on nearly all lines that are not blank."""
+def looks_like_conll(lines: "Sequence[str]", share: float) -> bool:
+    """Whether the last of several columns is a tag, on more than `share` of the lines that are not blank."""
     filled = [line for line in lines if _has_token(line)]
     tagged = [line for line in filled if len(cells := _cells(line)) > 1 and _TAG.fullmatch(cells[-1])]
-    return len(tagged) > _SURE * len(filled)
+    return len(tagged) > share * len(filled)
 
 
 def _cells(line: str) -> "list[str]":
@@ -183,9 +182,9 @@ def token_records(rows: "Iterable[Row]", file: str, notes: Notes) -> "Iterator[T
     for line, row in rows:
         tokens, labels = row["tokens"], row.get("labels")
         where = f"{file}:{line}"
-        if not isinstance(tokens, str) and not _texts(tokens):
+        if not isinstance(tokens, str) and not is_texts(tokens):
             raise DataError(f"{where}: expected a list of tokens, or a text, got {_shown(tokens)}. Mend the line.")
-        if "labels" in row and not _texts(labels):
+        if "labels" in row and not is_texts(labels):
             raise DataError(f"{where}: expected a list of tags by name, got {_shown(labels)}. Write tags as texts.")
         if labels is not None and len(tokens) != len(labels):
             raise DataError(f"{where}: {len(tokens)} tokens, but {len(labels)} tags. Mend or remove the line.")
@@ -193,10 +192,6 @@ def token_records(rows: "Iterable[Row]", file: str, notes: Notes) -> "Iterator[T
             notes.add(EMPTY_SENTENCES, file, line)
             continue
         yield TokenRecord(tuple(tokens), None if labels is None else tuple(labels), file, line)
-
-
-def _texts(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
 def _shown(value: Any) -> str:
