@@ -77,17 +77,11 @@ def span_features(
     report = FeatureReport()
     for chunk in chunks(records):
         questions = encode(tokenizer, [record.question for record in chunk])
-        contexts = tokenizer(
-            [record.context for record in chunk],
-            add_special_tokens=False,
-            return_offsets_mapping=True,
-            truncation=False,
-        )
-        for place, record in enumerate(chunk):
-            question = questions[place]
+        contexts = _contexts(tokenizer, chunk)
+        for record, question in zip(chunk, questions):
             report.cut_questions += len(question) > room
             question = question[:room]
-            context, offsets = contexts["input_ids"][place], contexts["offset_mapping"][place]
+            context, offsets = contexts[record.context]
             answer = _Answer(record, offsets, report)
             windows = [
                 (span.second_start, span.second_stop)
@@ -103,12 +97,21 @@ def span_features(
                 first = len(question) + 2
                 start, stop = answer.positions(begin, end, first, is_divided)
                 feature["start_positions"], feature["end_positions"] = start, stop
-                feature["offset_mapping"] = [*[None] * first, *map(tuple, offsets[begin:end]), None]
+                feature["offset_mapping"] = [*[None] * first, *offsets[begin:end], None]
                 feature["record"] = report.records
                 features.append(feature)
             report.records += 1
     report.features = len(features)
     return features, report
+
+
+def _contexts(
+    tokenizer: NeZhaTokenizer, records: "Sequence[SpanRecord]"
+) -> "dict[str, tuple[list[int], list[tuple[int, int]]]]":
+    """The ids and offsets of each context, encoded once for all its questions."""
+    texts = list(dict.fromkeys(record.context for record in records))
+    encoded = tokenizer(texts, add_special_tokens=False, return_offsets_mapping=True, truncation=False)
+    return dict(zip(texts, zip(encoded["input_ids"], encoded["offset_mapping"])))
 
 
 class _Answer:

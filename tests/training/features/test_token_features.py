@@ -47,6 +47,15 @@ def test_every_word_is_labelled_once_and_comes_back(tokenizer, sentences, max_le
     assert report.blank_words == sum(word in "\u200b　" for s in sentences for word, _ in s)
 
 
+def test_pieces_are_those_of_the_tokenizer(tokenizer):
+    records = [record(["今", "Hello world", "playing", "[MASK]", "##s", "20182018年"]), record(["好", "playing"])]
+    features, _ = make(tokenizer, records, max_length=32)
+    truth = tokenizer([list(one.tokens) for one in records], is_split_into_words=True)
+    assert [f["input_ids"] for f in features] == truth["input_ids"]
+    assert [f["token_type_ids"] for f in features] == truth["token_type_ids"]
+    assert [f["word_ids"] for f in features] == [truth.word_ids(0), truth.word_ids(1)]
+
+
 def test_pieces_of_a_word(tokenizer, shown):
     one = record(["今", "playinger", "\u200b", "20182018"], ["O", "B-PER", "I-PER", "S-X"])
     for continued, expected in (
