@@ -32,7 +32,8 @@ class LengthBatchSampler:
     batches, cut into batches, and the batches of all pools come in random order. With a token budget T, the padding of
     a pool is at most T * ln(longest / shortest): a batch of lengths from s to l holds at most T / l examples, so its
     padding is at most T * (l - s) / l <= T * ln(l / s), and these sum up along the sorted pool. With a fixed batch size
-    it is at most batch_size * (longest - shortest). Both hold for the global batch, so for each process's share too.
+    it is at most batch_size * (longest - shortest). Lengths are those rounded up to `pad_to_multiple_of`, and batches
+    that only `minimum_rows` makes too large are left aside.
 
     Args:
         lengths: tokens of each example (see `feature_lengths`).
@@ -48,8 +49,8 @@ class LengthBatchSampler:
         rank, processes: this process, 0 .. processes - 1, and how many there are. Its share of a batch is every
             `processes`-th example of it from number `rank` on, so that shares are alike in length.
 
-    A pass goes from the batch that `set_epoch` gave to the end of the epoch; the next pass begins the next epoch. A
-    pass that is broken off changes nothing, and the next one begins where it began.
+    A pass goes from the batch that `set_epoch` gave to the end of the epoch, and the next pass begins the next epoch.
+    After a pass that is broken off say `set_epoch`: how far a `DataLoader` has read ahead is not known here.
 
     Raises:
         ValueError: no examples, a setting out of its range, or fewer examples than processes.

@@ -103,16 +103,18 @@ def _window(
     first, count = context[0], len(context)
     longest = min(longest, count)
     starts, ends = starts[first : first + count], ends[first : first + count]
-    # Row i, column d: the span of d + 1 tokens that begins at token i; -inf where it would reach beyond the window.
+    # Row i, column d: the end score of the span of d + 1 tokens that begins at token i; -inf beyond the window.
     reach = np.lib.stride_tricks.sliding_window_view(np.pad(ends, (0, longest - 1), constant_values=-np.inf), longest)
-    scores = (starts[:, None] + reach).ravel()
-    kept = min(n_best, scores.size)
-    # All that reach the kept-th best score, so that of equal ones the earlier are found.
-    least = np.partition(scores, scores.size - kept)[scores.size - kept]
-    places = np.flatnonzero((scores >= least) & (scores > -np.inf))
-    places = places[np.argsort(-scores[places], kind="stable")][:kept]
+    # The best span of each of n_best starts is at least this good, so spans of worse starts are not among the n_best.
+    best = starts + reach.max(1)
+    least = np.partition(best, count - min(n_best, count))[count - min(n_best, count)]
+    rows = np.flatnonzero(best >= least)
+    scores = (starts[rows, None] + reach[rows]).ravel()
+    places = np.argsort(-scores, kind="stable")[:n_best]
+    places = places[scores[places] > -np.inf]
     spans = []
     for place in places.tolist():
-        begin, more = divmod(place, longest)
+        row, more = divmod(place, longest)
+        begin = int(rows[row])
         spans.append(((offsets[first + begin][0], offsets[first + begin + more][1]), float(scores[place])))  # type: ignore[index]
     return spans

@@ -54,7 +54,7 @@ def choice_features(
     check_length(max_length, special + 3, "room for context, question and choice beside [CLS] and [SEP]")
     records = list(records)
     if num_choices is None:
-        num_choices = max((len(record.choices) for record in records), default=1)
+        num_choices = max([1, *(len(record.choices) for record in records)])
     features: "list[dict[str, Any]]" = []
     report = FeatureReport(records=len(records), features=len(records))
     labelled: Optional[bool] = None

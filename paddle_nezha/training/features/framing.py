@@ -25,11 +25,11 @@ def chunks(records: "Iterable[Kind]") -> "Iterator[list[Kind]]":
 
 
 def encode(tokenizer: NeZhaTokenizer, texts: "Sequence[str]") -> "list[list[int]]":
-    """The ids of each text, unframed and uncut."""
-    ids: "list[list[int]]" = tokenizer(
-        list(texts), add_special_tokens=False, return_token_type_ids=False, truncation=False
-    )["input_ids"]
-    return ids
+    """The ids of each text, unframed and uncut. Equal texts, such as the context of several questions, share a list."""
+    distinct = list(dict.fromkeys(texts))
+    rows = tokenizer(distinct, add_special_tokens=False, return_token_type_ids=False, truncation=False)["input_ids"]
+    ids = dict(zip(distinct, rows))
+    return [ids[text] for text in texts]
 
 
 def framed(tokenizer: NeZhaTokenizer, first: "list[int]", second: "Optional[list[int]]" = None) -> "dict[str, Any]":

@@ -10,6 +10,7 @@ from paddle_nezha.training.data.records import SpanRecord
 from .framing import IGNORED, check_length, chunks, encode, framed
 from .report import FeatureReport
 
+_STRIDE = 128
 _LOST_SHOWN = 10
 _NO_ANSWER = 0  # the position of [CLS]
 
@@ -36,7 +37,8 @@ def span_features(
         stride: tokens of the context that neighbouring windows share, as Hugging Face counts; 128 if neither is given.
         doc_stride: tokens between the starts of neighbouring windows, as google-research/bert, Huawei's scripts and
             PaddleNLP count. Give one of the two.
-        max_question_length: tokens of the question at most; it is cut at its end.
+        max_question_length: tokens of the question at most; it is cut at its end, to fewer where `max_length` and
+            `stride` leave it less.
 
     Returns:
         Features with "input_ids", "token_type_ids", "start_positions" and "end_positions", both ints, "record" (the
@@ -46,9 +48,11 @@ def span_features(
     Raises:
         ValueError: a setting out of its range, or both strides.
     """
-    check_length(max_length, 5, "room for a token of the question and one of the context beside [CLS] and [SEP]")
-    for name, value in (("stride", stride), ("doc_stride", doc_stride), ("max_question_length", max_question_length)):
-        least = 0 if name == "stride" else 1
+    for name, value, least in (
+        ("stride", stride, 0),
+        ("doc_stride", doc_stride, 1),
+        ("max_question_length", max_question_length, 1),
+    ):
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
             raise ValueError(f"{name} must be a whole number of at least {least}, but got {value!r}.")
     if stride is not None and doc_stride is not None:
@@ -56,26 +60,28 @@ def span_features(
             f"stride={stride} and doc_stride={doc_stride} both say how windows follow each other: give the tokens they "
             "share (stride) or those between their starts (doc_stride)."
         )
-    advance = stepping(doc_stride) if doc_stride is not None else overlapping(128 if stride is None else stride)
-    cut = Cut(max_length, "only_second", advance)
-    room = min(max_question_length, max_length - 4)
     if doc_stride is None:
-        advance(max_length - 3 - room)  # refused now, not at the first long text
+        shared = _STRIDE if stride is None else stride
+        advance = overlapping(shared)
+    else:
+        shared = 0
+        advance = stepping(doc_stride)
+    check_length(
+        max_length,
+        shared + 5,
+        f"room for a token of the question and {shared + 1} of the context (stride + 1) beside [CLS] and [SEP]",
+    )
+    cut = Cut(max_length, "only_second", advance)
+    room = min(max_question_length, max_length - shared - 4)
     features: "list[dict[str, Any]]" = []
     report = FeatureReport()
     for chunk in chunks(records):
         questions = encode(tokenizer, [record.question for record in chunk])
-        contexts = tokenizer(
-            [record.context for record in chunk],
-            add_special_tokens=False,
-            return_offsets_mapping=True,
-            truncation=False,
-        )
-        for place, record in enumerate(chunk):
-            question = questions[place]
+        contexts = _contexts(tokenizer, chunk)
+        for record, question in zip(chunk, questions):
             report.cut_questions += len(question) > room
             question = question[:room]
-            context, offsets = contexts["input_ids"][place], contexts["offset_mapping"][place]
+            context, offsets = contexts[record.context]
             answer = _Answer(record, offsets, report)
             windows = [
                 (span.second_start, span.second_stop)
@@ -91,12 +97,21 @@ def span_features(
                 first = len(question) + 2
                 start, stop = answer.positions(begin, end, first, is_divided)
                 feature["start_positions"], feature["end_positions"] = start, stop
-                feature["offset_mapping"] = [*[None] * first, *map(tuple, offsets[begin:end]), None]
+                feature["offset_mapping"] = [*[None] * first, *offsets[begin:end], None]
                 feature["record"] = report.records
                 features.append(feature)
             report.records += 1
     report.features = len(features)
     return features, report
+
+
+def _contexts(
+    tokenizer: NeZhaTokenizer, records: "Sequence[SpanRecord]"
+) -> "dict[str, tuple[list[int], list[tuple[int, int]]]]":
+    """The ids and offsets of each context, encoded once for all its questions."""
+    texts = list(dict.fromkeys(record.context for record in records))
+    encoded = tokenizer(texts, add_special_tokens=False, return_offsets_mapping=True, truncation=False)
+    return dict(zip(texts, zip(encoded["input_ids"], encoded["offset_mapping"])))
 
 
 class _Answer:

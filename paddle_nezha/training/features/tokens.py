@@ -6,7 +6,7 @@ from typing import Any, Optional
 from paddle_nezha.tokenizer import NeZhaTokenizer
 from paddle_nezha.training.data.records import TokenRecord
 
-from .framing import IGNORED, check_all_or_none, check_length, chunks, framed, label_id, label_ids
+from .framing import IGNORED, check_all_or_none, check_length, chunks, encode, framed, label_id, label_ids
 from .report import FeatureReport
 
 CONTINUED = ("ignore", "inside")
@@ -56,13 +56,17 @@ def token_features(
     inside = {tag: _inside(tag, ids) if continued == "inside" else IGNORED for tag in ids}
     features: "list[dict[str, Any]]" = []
     report = FeatureReport()
+    known: "dict[str, list[int]]" = {}
     labelled: Optional[bool] = None
     for chunk in chunks(records):
         labelled = check_all_or_none(chunk, [record.labels is not None for record in chunk], labelled)
-        for record, pieces in zip(chunk, _pieces(tokenizer, chunk, report)):
+        _learn(known, tokenizer, chunk)
+        for record in chunk:
+            pieces = [known[word] for word in record.tokens]
+            report.blank_words += sum(not word for word in pieces)
             report.cut_words += sum(len(word) > room for word in pieces)
             report.cut_tokens += sum(max(0, len(word) - room) for word in pieces)
-            pieces = [word[:room] for word in pieces]
+            pieces = [word[:room] or [tokenizer.unk_token_id] for word in pieces]
             pairs = [(label_id(ids, tag, record), inside[tag]) for tag in record.labels or ()]
             windows = _windows([len(word) for word in pieces], room, stride)
             owned = _owned(windows)
@@ -115,25 +119,10 @@ def word_tags(
     return tags
 
 
-def _pieces(
-    tokenizer: NeZhaTokenizer, records: "Sequence[TokenRecord]", report: FeatureReport
-) -> "list[list[list[int]]]":
-    """Of each record the ids of each word's pieces."""
-    encoded = tokenizer(
-        [list(record.tokens) for record in records],
-        is_split_into_words=True,
-        add_special_tokens=False,
-        return_token_type_ids=False,
-        truncation=False,
-    )
-    found = []
-    for row, record in enumerate(records):
-        words: "list[list[int]]" = [[] for _ in record.tokens]
-        for piece, word in zip(encoded["input_ids"][row], encoded.word_ids(row)):
-            words[word].append(piece)
-        report.blank_words += sum(not word for word in words)
-        found.append([word or [tokenizer.unk_token_id] for word in words])
-    return found
+def _learn(known: "dict[str, list[int]]", tokenizer: NeZhaTokenizer, records: "Sequence[TokenRecord]") -> None:
+    """Puts the pieces of each word into `known`; they do not depend on the words around it, and many words recur."""
+    words = list(dict.fromkeys(word for record in records for word in record.tokens if word not in known))
+    known.update(zip(words, encode(tokenizer, words)))
 
 
 def _windows(sizes: "Sequence[int]", room: int, stride: int) -> "list[tuple[int, int]]":
