@@ -52,11 +52,12 @@ class Table:
 
     def named(self) -> "dict[str, str]":
         """Role to a name for people: the one in the header, or "column 2" counted from 1."""
-        told = {}
-        for role, place in self.places.items():
-            known = isinstance(place, str) or self.header is None
-            told[role] = (place if isinstance(place, str) else f"column {place + 1}") if known else self.header[place]  # type: ignore[index]
-        return told
+        return {role: self._name(place) for role, place in self.places.items()}
+
+    def _name(self, place: "Union[int, str]") -> str:
+        if isinstance(place, str):
+            return place
+        return f"column {place + 1}" if self.header is None else self.header[place]
 
 
 def known_names(names: "Sequence[str]", task: str) -> "dict[str, int]":

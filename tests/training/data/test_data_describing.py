@@ -82,6 +82,16 @@ def test_columns_without_names_are_counted_from_one(write):
     assert (found.columns, found.header) == ({"text": "column 2", "label": "column 1"}, False)
 
 
+def test_places_from_behind_are_told_from_the_front(write):
+    found = describe(write("a.tsv", "1\tx\t好\n0\ty\t坏\n"), columns={"text": -1, "label": -3})
+    assert found.columns == {"text": "column 3", "label": "column 1"}
+
+
+def test_lengths(write):
+    texts = ["长" * length for length in range(1, 21)]
+    assert describe(write("a.txt", "\n".join(texts))).lengths == (10.5, 19, 20)
+
+
 def test_tags_that_go_on_with_nothing(write):
     found = describe(
         write("a.txt", "一 I-LOC\n二 I-LOC\n三 O\n四 B-PER\n五 I-LOC\n六 M-LOC\n七 E-LOC\n八 S-PER\n九 E-PER\n")

@@ -105,6 +105,23 @@ def test_drcd_and_test_files_without_answers(write):
     assert len({record.id for record in found}) == 3
 
 
+def test_a_question_said_to_be_impossible_has_no_answers(write):
+    def impossible(content):
+        first_paragraph(content)["qas"][0]["is_impossible"] = True
+
+    assert next(read("span", write("dev.json", dumped(changed(SQUAD, impossible))))).answers == ()
+
+
+def test_a_start_from_behind_is_off(write):
+    def from_behind(content):
+        first_paragraph(content)["qas"][0]["answers"][0].update(text=CONTEXT[-3:-1], answer_start=-3)
+
+    notes = Notes()
+    record = next(read("span", write("dev.json", dumped(changed(SQUAD, from_behind))), notes=notes))
+    assert record.answers == ((-3, "主教"),)
+    assert notes.counts == {"answers that do not stand at their start": 1}
+
+
 def test_the_older_cmrc_list_states_no_starts(write):
     path = write("dev.json", dumped(CMRC))
     notes = Notes()

@@ -51,6 +51,13 @@ def test_a_header_is_not_taken_for_data(write, labels):
     assert pairs(path, columns={"text": 1, "label": 0}) == rows  # the user says that it is an example
 
 
+def test_a_header_does_not_hide_which_column_holds_numbers(write):
+    rows = [("甲", "乙"), ("好", "1.5"), ("坏", "2.5"), ("中", "0.5")]  # texts as short as the labels
+    with pytest.raises(DataError, match=r"a\.tsv:1: '甲', '乙' looks like a header"):
+        pairs(write("a.tsv", table(*rows)))
+    assert pairs(write("a.tsv", table(*rows[1:]))) == [(b, a) for a, b in rows[1:]]
+
+
 def test_a_rare_first_label_is_no_header(write):
     rows = [
         ("中评", "服务还可以吧，只是早餐的品种实在是不多，房间里也有一点吵"),
