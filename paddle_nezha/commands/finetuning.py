@@ -20,9 +20,15 @@ def add(commands: Any) -> None:
         "paddle-nezha finetune sentence --model nezha-base-chinese --train train.tsv --dev dev.tsv --output run",
         "paddle-nezha finetune token --preset ner --model ./my-model --train train.txt --dev dev.txt --output ner",
         "paddle-nezha finetune sentence --config run.yaml --seeds 5",
+        "python -m paddle.distributed.launch --nproc_per_node 2 $(which paddle-nezha) finetune sentence --config run.yaml",
     )
     one.add_argument("task", choices=TASKS, metavar="TASK", help=", ".join(TASKS))
-    one.add_argument("--config", dest="file", metavar="FILE", help="settings as YAML; a flag wins over them")
+    one.add_argument(
+        "--config",
+        dest="file",
+        metavar="FILE",
+        help="settings as YAML; a flag wins over them (under the launcher, which takes --train for its own, all go here)",
+    )
     one.add_argument(
         "--preset", choices=PRESETS, help="lengths, batches, rates and epochs of Huawei's scripts for such a corpus"
     )
@@ -38,11 +44,11 @@ def _finetune(options: argparse.Namespace) -> int:
     values = {
         **PRESETS.get(options.preset, {}),
         **(read_yaml(Path(options.file)) if options.file else {}),
-        **given_flags(FinetuneSettings, options),
+        **{name: value for name, value in given_flags(FinetuneSettings, options).items() if name != "task"},
     }
-    if values.setdefault("task", options.task) != options.task:
+    if values.get("task", options.task) != options.task:
         return fail(f"the preset or {source} is for the task {values['task']}, not {options.task}", COULD_NOT)
-    settings = make(FinetuneSettings, values, source)
+    settings = make(FinetuneSettings, {**values, "task": options.task}, source)
     try:
         from paddle_nezha.training.finetuning import trainer
     except ModuleNotFoundError as error:

@@ -97,11 +97,6 @@ class _Run:
         place = (settings.layout, settings.columns)
         learnt = read_records(settings.task, settings.train, *place, None)
         names = class_names(settings.task, learnt)
-        if names is not None and len(names) < 2:
-            raise ValueError(
-                f"{settings.train} has one class alone, {', '.join(names)}, so there is nothing to tell apart: give a "
-                "training file with two or more, or name the label's column (columns)."
-            )
         self.records = {"train": learnt}
         for split in ("dev", "test"):
             file = getattr(settings, split)
