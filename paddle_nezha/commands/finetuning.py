@@ -20,14 +20,14 @@ def add(commands: Any) -> None:
         "paddle-nezha finetune sentence --model nezha-base-chinese --train train.tsv --dev dev.tsv --output run",
         "paddle-nezha finetune token --preset ner --model ./my-model --train train.txt --dev dev.txt --output ner",
         "paddle-nezha finetune sentence --config run.yaml --seeds 5",
-        "python -m paddle.distributed.launch --nproc_per_node 2 $(which paddle-nezha) finetune sentence --config run.yaml",
+        "python -m paddle.distributed.launch --nproc_per_node 2 $(which paddle-nezha) finetune token --config ner.yaml",
     )
     one.add_argument("task", choices=TASKS, metavar="TASK", help=", ".join(TASKS))
     one.add_argument(
         "--config",
         dest="file",
         metavar="FILE",
-        help="settings as YAML; a flag wins over them (under the launcher, which takes --train for its own, all go here)",
+        help="settings as YAML; a flag wins over them. Under the launcher all go here: it takes --train for its own",
     )
     one.add_argument(
         "--preset", choices=PRESETS, help="lengths, batches, rates and epochs of Huawei's scripts for such a corpus"
