@@ -47,7 +47,7 @@ class FinetuneSettings:
     columns: Optional[dict] = _setting(None, "which columns or keys hold what, such as {text: review, label: stars}")
     seed: int = _setting(0, "what every draw follows from: the new head, order, dropout")
     max_length: int = _setting(128, "tokens of an example, special ones included")
-    stride: int = _setting(128, "span: tokens that two windows of a long context share")
+    stride: int = _setting(128, "span: tokens from the start of a window of a long context to the next, as BERT counts")
     batch_size: int = _setting(32, "examples of a step, over all processes and micro-batches")
     micro_batch_size: Optional[int] = _setting(None, "examples computed at once in a process (all of its share)")
     epochs: int = _setting(3, "passes over the training file")
@@ -63,7 +63,7 @@ class FinetuneSettings:
     amp: str = _setting("none", 'mixed precision on GPUs: "none", "O1" or "O2"')
     amp_dtype: str = _setting("bfloat16", '"bfloat16" or "float16", which scales the loss')
     recompute: bool = _setting(False, "keep each layer's input alone, and compute the layer again in the backward pass")
-    max_answer_length: int = _setting(50, "span: tokens of an answer at most")
+    max_answer_length: int = _setting(100, "span: tokens of an answer at most")
     checkpoint_every: int = _setting(500, "steps between checkpoints")
     keep_checkpoints: int = _setting(1, "how many of the newest are kept while it trains")
     log_every: int = _setting(1, "steps between lines in metrics.jsonl")
@@ -85,7 +85,7 @@ class FinetuneSettings:
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise ValueError(f"{name} must be above 0, but is {value}.")
-        for name in ("seed", "stride", "weight_decay", "adversarial"):
+        for name in ("seed", "weight_decay", "adversarial"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} must be 0 or more, but is {getattr(self, name)}.")
         if not 0 <= self.warmup_ratio <= 1:

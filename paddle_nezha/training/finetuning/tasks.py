@@ -159,7 +159,7 @@ class TokenTask(Task):
             self.tokenizer,
             max_length=self.facts.max_length,
             label_names=self.names,
-            stride=_shared(self.facts),
+            stride=self.facts.max_length // 4,
         )
 
     def output_shape(self, feature: "dict[str, Any]") -> "tuple[int, ...]":
@@ -200,7 +200,10 @@ class SpanTask(Task):
 
     def features(self, records: "Sequence[Any]") -> "tuple[list[dict[str, Any]], features.FeatureReport]":
         return features.span_features(
-            records, self.tokenizer, max_length=self.facts.max_length, stride=_shared(self.facts)
+            records,
+            self.tokenizer,
+            max_length=self.facts.max_length,
+            doc_stride=min(self.facts.stride, self.facts.max_length // 2),
         )
 
     def output_shape(self, feature: "dict[str, Any]") -> "tuple[int, ...]":
@@ -297,8 +300,3 @@ def class_names(task: str, records: "Sequence[Any]") -> "Optional[list[str]]":
 def _softmax(logits: np.ndarray) -> np.ndarray:
     powers = np.exp(logits - logits.max())
     return powers / powers.sum()
-
-
-def _shared(facts: Facts) -> int:
-    """Tokens that neighbouring windows share; short windows share no more than a quarter."""
-    return min(facts.stride, facts.max_length // 4)
