@@ -82,6 +82,16 @@ def test_real_tokens_fill_the_budget_where_padding_is_removed(corpus):
     sampler = LengthBatchSampler(corpus, tokens_per_batch=4096, unpad=True)
     tokens = [corpus[batch].sum() for batch in sampler.batches(0)]
     assert max(tokens) <= 4096 and sum(tokens) / len(tokens) > 4096 * 0.95
+    for unpad, expected in ((True, [[0, 1, 2, 3], [4]]), (False, [[0, 1], [2, 3, 4]])):
+        sampler = LengthBatchSampler([10, 5, 3, 2, 1], tokens_per_batch=20, unpad=unpad, shuffle=False)
+        assert as_lists(sampler.batches(0)) == expected
+
+
+def test_what_is_left_of_the_last_pool_makes_no_small_batch():
+    sampler = LengthBatchSampler([5] * (4 * POOL_BATCHES + 1), batch_size=4, minimum_rows=3)
+    assert sorted(map(len, sampler.batches(0))) == [4] * (POOL_BATCHES - 1) + [5]
+    sampler = LengthBatchSampler([5] * 9, batch_size=8, minimum_rows=3, shuffle=False)
+    assert [len(batch) for batch in sampler.batches(0)] == [6, 3]
 
 
 def test_epochs_and_seeds_shuffle_and_nothing_else_does(corpus):
@@ -93,6 +103,10 @@ def test_epochs_and_seeds_shuffle_and_nothing_else_does(corpus):
     assert len(together[0] & together[1]) < 5  # examples meet others
     longest = [corpus[batch].max() for batch in plan(0)]
     assert abs(np.corrcoef(np.arange(len(longest)), longest)[0, 1]) < 0.1  # batches of all lengths, at any time
+    begins = [
+        [corpus[batch[0]] for batch in LengthBatchSampler(corpus, batch_size=16).batches(epoch)] for epoch in (0, 1)
+    ]
+    assert abs(np.corrcoef(*begins)[0, 1]) < 0.1  # and at other times in the next epoch
     assert plan(0, shuffle=False) == plan(3, shuffle=False, seed=9)
 
 

@@ -81,3 +81,10 @@ def test_more_records_than_are_encoded_at_once(tokenizer):
     features, report = sentence_features(iter(records), tokenizer, max_length=16)
     assert [f["labels"] for f in features] == list(range(2300))
     assert [len(f["input_ids"]) for f in features] == [n % 7 + 3 for n in range(2300)] and report.records == 2300
+
+
+def test_all_records_are_alike_and_not_only_those_encoded_together(tokenizer):
+    many = [record("好", label="1")] * 1000
+    for last, message in ((record("天", line=7), "has no label"), (record("天", "好", "1", 7), "is a pair")):
+        with pytest.raises(DataError, match=f"train.tsv, line 7: the record {message}, unlike those before"):
+            sentence_features([*many, last], tokenizer, max_length=8)

@@ -90,6 +90,11 @@ def test_neighbouring_windows_share_words_and_halve_them(tokenizer, shown):
     assert [shown(f["input_ids"])[6:-6] for f in features] == ["一", "play ##ing ##er", "二"]  # never within a word
 
 
+def test_no_window_holds_shared_words_alone(tokenizer):
+    features, _ = make(tokenizer, [record(["一", "二", "三", "playinger"], ["O"] * 4)], max_length=5, stride=2)
+    assert [f["word_ids"][1:-1] for f in features] == [[0, 1, 2], [3, 3, 3]]
+
+
 def test_a_word_longer_than_a_window_keeps_its_tag(tokenizer):
     features, report = make(tokenizer, [record(["今", "aaaaaaa", "好"], ["O", "NN", "O"])], max_length=5)
     assert (report.cut_words, report.cut_tokens) == (1, 4)
