@@ -73,7 +73,16 @@ class FinetuneSettings:
     def __post_init__(self) -> None:
         if self.task not in TASKS:
             raise ValueError(f"task must be one of {', '.join(TASKS)}, but is {self.task!r}.")
-        positive = ("batch_size", "micro_batch_size", "epochs", "learning_rate", "layer_decay", "clip_norm", "patience")
+        positive = (
+            "stride",
+            "batch_size",
+            "micro_batch_size",
+            "epochs",
+            "learning_rate",
+            "layer_decay",
+            "clip_norm",
+            "patience",
+        )
         for name in (
             *positive,
             "checkpoint_every",
