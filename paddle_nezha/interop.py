@@ -2,7 +2,8 @@
 
     from paddle_nezha.interop import register
     register()
-    trainer = Trainer(model=NeZhaForSequenceClassification.from_pretrained(folder, num_labels=2), tokenizer=..., args=...)
+    model = NeZhaForSequenceClassification.from_pretrained(folder, num_labels=2)  # or by an Auto class
+    Trainer(model=model, tokenizer=NeZhaTokenizer.from_pretrained(folder), args=..., train_dataset=...).train()
 
 `Trainer` writes whole checkpoints of PaddleNLP's own model classes alone (of others the bare parameters), and goes by
 `isinstance`. So each class here gets a subclass that is PaddleNLP's too: the Auto classes open folders as those, and a
@@ -157,16 +158,16 @@ def _enter_config_and_tokenizer() -> None:
 
 
 def _enter_trainer(classes: "dict[type[NeZhaPretrainedModel], type]") -> None:
-    callbacks = import_module("paddlenlp.trainer.trainer_callback")
+    base: Any = import_module("paddlenlp.trainer.trainer_callback").TrainerCallback
     trainer = import_module("paddlenlp.trainer.trainer")
 
-    class TakeNeZha(callbacks.TrainerCallback):  # type: ignore[misc]
+    class TakeNeZha(base):
         """Makes a model of this package that a Trainer is given PaddleNLP's too. Nothing in the model changes."""
 
         def on_init_end(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
             if type(model) in classes:
                 model.__class__ = classes[type(model)]
-            if args.unified_checkpoint and isinstance(model, _Trained):
+            if args.unified_checkpoint and type(model) in classes.values():
                 model.config.tensor_parallel_degree = 1  # it asks the config, and writes it there
 
     trainer.DEFAULT_CALLBACKS.append(TakeNeZha)
