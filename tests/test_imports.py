@@ -87,6 +87,7 @@ ALLOWED = {
     "cli": {"_streams", "checkpoint", "commands"},
     "__main__": {"cli"},
     "auto": {"config", "checkpoint", "hub", "pretrained", "model", "heads"},
+    "interop": {"auto", "config", "model", "tokenizer"},
 }
 # What needs Paddle when it is imported; everything else must not.
 NEEDS_PADDLE = {
@@ -104,6 +105,7 @@ NEEDS_PADDLE = {
     "auto",
     "behaviour",
     "export",
+    "interop",
 }
 
 
