@@ -124,8 +124,13 @@ def calibration(labels: Any, probabilities: Any, bins: int = 15) -> Calibration:
         ValueError: no items, shapes that do not fit, or rows that are no probabilities (logits, say).
     """
     truth, chances = _chances(labels, probabilities)
-    confidence = chances.max(1)
-    right = chances.argmax(1) == truth
+    return reliability(chances.max(1), chances.argmax(1) == truth, bins)
+
+
+def reliability(confidence: Array, right: Array, bins: int = 15) -> Calibration:
+    """`calibration` of what is known of predictions alone: float [N] in (0, 1], and bool [N] whether each is right."""
+    confidence, right = np.asarray(confidence, float), np.asarray(right, bool)
+    _check_items(confidence, right)
     edges = np.linspace(0, 1, bins + 1)
     # A confidence is above 0, and may exceed 1 by a rounding.
     home = np.clip(np.searchsorted(edges, confidence, side="left") - 1, 0, bins - 1)
@@ -142,7 +147,7 @@ def calibration(labels: Any, probabilities: Any, bins: int = 15) -> Calibration:
                 float(right[inside].mean()) if count else float("nan"),
             )
         )
-    error = sum(item.count * abs(item.accuracy - item.confidence) for item in table if item.count) / len(truth)
+    error = sum(item.count * abs(item.accuracy - item.confidence) for item in table if item.count) / len(right)
     return Calibration(float(error), tuple(table))
 
 
