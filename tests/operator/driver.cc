@@ -308,8 +308,15 @@ void check(const Case& one, uint64_t seed, double limit) {
   given.qkv = drawn<T>(&draw, tokens * 3 * width);
   given.bias = drawn<T>(&draw, 3 * width);
   given.grad_out = drawn<T>(&draw, tokens * width);
-  if (one.encoding == Encoding::parametric_relative)
-    given.tables = drawn<T>(&draw, 2 * (2 * static_cast<size_t>(one.reach) + 1) * static_cast<size_t>(one.head_size));
+  if (one.encoding == Encoding::parametric_relative) {
+    const int64_t rows = 2 * one.reach + 1;
+    given.tables = drawn<T>(&draw, static_cast<size_t>(2 * rows * one.head_size));
+    int64_t longest = 1;
+    for (const int64_t length : one.lengths) longest = std::max(longest, length);
+    for (int64_t row = 0; row < 2 * rows; row++)  // those that no pair is at must not be read
+      if (std::abs(row % rows - one.reach) >= longest)
+        std::fill_n(&given.tables[static_cast<size_t>(row * one.head_size)], one.head_size, static_cast<T>(std::nan("")));
+  }
   given.seed = draw.next() << 32 ^ draw.next();
 
   const Answer<double> truth = defined(one, given);

@@ -83,6 +83,37 @@ def test_a_reach_beyond_the_sequence_with_learned_tables(rng):
     check(qkv, grad, [5], 2, tables=rng.standard_normal([2, 1001, 8]).astype("float32").astype("float64"))
 
 
+@pytest.mark.parametrize(
+    "lengths, m", [([5, 200], 1000), ([129], 200), ([130], 200), ([130, 3], 129), ([257, 258], 4000)]
+)
+def test_tables_cut_to_the_longest_sequence(lengths, m, rng):
+    """At 2^k + 1 tokens, where the next table begins, and beside a longer sequence."""
+    qkv, grad = drawn(rng, sum(lengths), 1, 8)
+    check(qkv, grad, lengths, 1, m)
+
+
+@pytest.mark.parametrize("lengths", [[16], [5, 0, 17], [1], [70]], ids=str)
+def test_rows_of_learned_tables_that_no_pair_is_at_are_not_read(lengths, rng):
+    """Whatever they hold, and however many there are, not a bit of the rest changes; their gradient is 0."""
+    longest = max(lengths)
+    near = rng.standard_normal([2, 2 * longest - 1, 8])
+    qkv, grad = drawn(rng, sum(lengths), 2, 8)
+    truth = Definition(qkv, lengths, 2, tables=near)
+    for name in runnable_sets():
+        for dtype, limit in LIMITS.items():
+            answers = []
+            for extra, content in ((1, 0.0), (1, np.nan), (60, np.inf), (1000, np.nan)):
+                tables = np.pad(near, [(0, 0), (extra, extra), (0, 0)], constant_values=content)
+                with instruction_set(name):
+                    answer = Answer(qkv, lengths, 2, tables=tables, dtype=dtype)
+                    slope, slopes = answer.gradients(grad)
+                assert (slopes[:, :extra] == 0).all() and (slopes[:, -extra:] == 0).all()
+                answers.append((answer.context, answer.log_sum_exp, slope, slopes[:, extra:-extra]))
+            assert off(answers[0][0], truth.context) <= limit
+            for other in answers[1:]:
+                assert all((a == b).all() for a, b in zip(answers[0], other)), (name, dtype)
+
+
 @pytest.mark.parametrize("length, m, size, learned", [(512, 64, 64, False), (512, 5, 32, True), (2048, 64, 8, False)])
 def test_long_sequences_on_a_few_of_their_queries(length, m, size, learned, rng):
     """A gradient for these queries alone makes those of keys, values and tables right without all [L, L, D] pairs."""

@@ -91,13 +91,13 @@ size_t fixed_size(int reach, int head_size) {
 }
 
 template <class T>
-void make_fixed(int reach, int head_size, T* at) {
+void make_fixed(int m, int reach, int head_size, T* at) {
   const Fold<T> fold(reach, head_size, at);
   for (int64_t i = 0; i < fold.size; i++) at[i] = 0;  // what is beyond D/2 and m
   for (int64_t k = 0; k < fold.angles; k++) {
     const double angle = __builtin_pow(10000.0, -2.0 * static_cast<double>(k) / head_size);
-    fold.turn_cos[k] = static_cast<T>(__builtin_cos(reach * angle));
-    fold.turn_sin[k] = static_cast<T>(__builtin_sin(reach * angle));
+    fold.turn_cos[k] = static_cast<T>(__builtin_cos(m * angle));
+    fold.turn_sin[k] = static_cast<T>(__builtin_sin(m * angle));
     for (int64_t t = 1; t <= reach; t++) {
       const T c = static_cast<T>(__builtin_cos(static_cast<double>(t) * angle));
       const T s = static_cast<T>(__builtin_sin(static_cast<double>(t) * angle));
