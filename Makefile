@@ -7,6 +7,7 @@
 #   make matrix         every dialect in every format for every head: which open, and are the same model
 #   make oracles        transformers and PaddleNLP, installed and compared with
 #   make bench          speed: figures, tables and a chart  make wheel           what a user installs
+#   make pretrain-demo  five minutes of pre-training on Chinese news, from the texts to a report
 #   make clean          removes build/ and the environments
 
 PYTHON ?= python3
@@ -16,11 +17,13 @@ TORCH ?= torch==2.13.0
 TORCH_ARGS ?=
 REPORT ?= build/parity
 
+DEMO ?= build/pretrain-demo
+
 BIN := .venv/bin
 # One thread a process: tiny models gain nothing from more, and results do not depend on the machine.
 RUN := OMP_NUM_THREADS=1
 
-.PHONY: parity test test-slow test-paddle26 oracles matrix bench real-weights lint wheel clean
+.PHONY: parity test test-slow test-paddle26 oracles matrix bench pretrain-demo real-weights lint wheel clean
 .DEFAULT_GOAL := test
 
 parity: .venv/ready
@@ -37,6 +40,16 @@ matrix: .venv/ready
 
 bench: .venv/ready
 	$(BIN)/python -m parity bench --report build/bench
+
+# The steps a person would take, on a model small enough for two cores.
+pretrain-demo: .venv/ready
+	$(BIN)/python -m weights tiny texts --files 1 --work $(DEMO)
+	$(BIN)/paddle-nezha corpus build $(DEMO)/texts --tokenizer $(DEMO)/tokenizer --out $(DEMO)/corpus
+	$(BIN)/paddle-nezha pretrain --corpus $(DEMO)/corpus --output $(DEMO)/run --steps 600 --batch-size 16 \
+	  --max-length 64 --optimizer adamw --learning-rate 2e-3 --eval-every 200 --eval-examples 512 --config \
+	  "{hidden_size: 128, num_hidden_layers: 2, num_attention_heads: 2, intermediate_size: 512}"
+	$(BIN)/paddle-nezha report $(DEMO)/run
+	$(BIN)/paddle-nezha fill-mask "中国经济发[MASK]很快。" --model $(DEMO)/run/model
 
 lint: .venv/ready
 	$(BIN)/ruff check .
@@ -64,13 +77,13 @@ wheel: .venv/ready
 .venv/ready: pyproject.toml requirements/dev.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install $(TORCH_ARGS) $(TORCH)
-	$(BIN)/pip install -c requirements/dev.txt -e ".[cpu,dev]"
+	$(BIN)/pip install -c requirements/dev.txt -e ".[cpu,train,dev]"
 	touch $@
 
 .venv-paddle26/ready: pyproject.toml requirements/paddle26.txt
 	$(PYTHON) -m venv .venv-paddle26
 	.venv-paddle26/bin/pip install $(TORCH_ARGS) $(TORCH)
-	.venv-paddle26/bin/pip install -c requirements/paddle26.txt -e ".[cpu,dev]"
+	.venv-paddle26/bin/pip install -c requirements/paddle26.txt -e ".[cpu,train,dev]"
 	touch $@
 
 # PaddleNLP's own requirements contradict transformers'; both run on what the file lists (its comments say why).

@@ -53,6 +53,7 @@ _HOMES = {
     ),
     "auto": ("load",),
     "export": ("load_op",),
+    "pipelines": ("pipeline",),
     "tuning": ("tune_cpu",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
     from paddle_nezha.heads import *  # noqa: F403
     from paddle_nezha.model import *  # noqa: F403
     from paddle_nezha.outputs import *  # noqa: F403
+    from paddle_nezha.pipelines import pipeline  # noqa: F401
     from paddle_nezha.tokenizer import *  # noqa: F403
     from paddle_nezha.tuning import tune_cpu  # noqa: F401
 

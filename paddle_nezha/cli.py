@@ -1,4 +1,4 @@
-"""NeZha checkpoints on the command line: fetch them, look at them, carry them from one code base to another.
+"""NeZha on the command line: checkpoints of every kind, pre-training, masked words, sentence vectors, export.
 
 Exit codes: 0 done (right, equal); 1 found wrong, or different; 2 could not.
 """
@@ -15,10 +15,10 @@ from typing import Optional
 from paddle_nezha import __version__
 from paddle_nezha._streams import discard_output, open_closed_streams
 from paddle_nezha.checkpoint import CheckpointError
-from paddle_nezha.commands import checkpoints, export, info, pretraining
+from paddle_nezha.commands import checkpoints, corpus, export, info, pipelines, pretraining, report
 from paddle_nezha.commands.shared import COULD_NOT, DONE, fail
 
-_GROUPS = (checkpoints, export, pretraining, info)
+_GROUPS = (checkpoints, corpus, pretraining, report, pipelines, export, info)
 
 
 def main(arguments: "Optional[list[str]]" = None) -> int:

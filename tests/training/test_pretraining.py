@@ -266,7 +266,7 @@ def test_a_damaged_checkpoint_is_passed_over(settings, tmp_path, caplog):
 
 def test_another_run_in_the_folder_is_refused(settings, tmp_path):
     pretrain(settings(steps=2))
-    with pytest.raises(ValueError, match=r"other settings \(learning_rate was 0.001 and is 0.002\)"):
+    with pytest.raises(ValueError, match=r"another run \(learning_rate was 0.001 and is 0.002\)"):
         pretrain(settings(steps=2, learning_rate=2e-3))
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.txt").write_text("x")

@@ -11,6 +11,11 @@
 // Even/odd folding. For the sinusoid table and the angles w_k = 10000^(-2k/D), rotating q by m w_k makes column m + t of
 // q A^T equal to E(t) + O(t) and column m - t equal to E(t) - O(t), t = 0 .. m, with E a product over the D/2 cosines
 // cos(t w_k) and O over the sines: half the work of the plain product, and exact. The value side is the transpose.
+//
+// Dependent columns. Within the reach slow angles hardly move: of the 32 columns cos(t w_k), t = 1 .. 64, 16 make all
+// others, to within the rounding of a double. So a row's coefficients of the others are added, by fixed weights, to those of
+// the kept ones before the products, and on the value side what the others get follows from what the kept ones get: half
+// of the work again, but for the weights (spanning.h).
 #pragma once
 
 #include <cstddef>

@@ -60,29 +60,54 @@ class Pieces {
 
 // ---- the sinusoid table, folded
 
-// cos(m w), sin(m w) [half] for the rotation, and cos(t w), sin(t w), t = 1 .. m, in the two orders the products read.
+// cos(m w), sin(m w) [half] for the rotation, and cos(t w), sin(t w), t = 1 .. m, of the `kept` angles, in the two orders
+// the products read; the weights by which those of the other angles follow, in two orders too. Among the angles of the
+// table the last kept one and the last of all have changed places (see spanning.h).
 template <class T>
 struct Fold {
+  T* count;  // `kept`, as a number
   T *turn_cos, *turn_sin;
-  T *cos_by_angle, *sin_by_angle;        // panels [D/2, m]
-  T *cos_by_distance, *sin_by_distance;  // panels [m, D/2]
-  int64_t reach, angles;
+  T *cos_by_angle, *sin_by_angle;        // panels [kept, m]
+  T *cos_by_distance, *sin_by_distance;  // panels [m, kept]
+  T *cos_weights, *sin_weights;          // [kept, D/2 - kept], row by row
+  T *cos_others, *sin_others;            // their panels
+  T *cos_kept, *sin_kept;                // panels of their transposes
+  int64_t reach, angles, kept, size;
 
   Fold(int m, int head_size, T* at) : reach(m), angles(head_size / 2) {
     Pieces<T> pieces(at);
     const int64_t half = rounded_up(angles, lanes<T>());
+    count = pieces.take(1);
     turn_cos = pieces.take(half);
     turn_sin = pieces.take(half);
     cos_by_angle = pieces.take(panels_size<T>(angles, m));
     sin_by_angle = pieces.take(panels_size<T>(angles, m));
     cos_by_distance = pieces.take(panels_size<T>(m, angles));
     sin_by_distance = pieces.take(panels_size<T>(m, angles));
+    const int64_t most_weights = half * half / 4;  // a part of the angles times the rest of them
+    cos_weights = pieces.take(most_weights);
+    sin_weights = pieces.take(most_weights);
+    cos_others = pieces.take(most_weights);
+    sin_others = pieces.take(most_weights);
+    cos_kept = pieces.take(most_weights);
+    sin_kept = pieces.take(most_weights);
     size = pieces.used();
+    kept = at ? static_cast<int64_t>(*count) : angles;
   }
-  int64_t size;
 
-  Panels<T> by_angle(const T* data) const { return {data, angles, vectors_for<T>(reach)}; }
-  Panels<T> by_distance(const T* data) const { return {data, reach, vectors_for<T>(angles)}; }
+  Panels<T> by_angle(const T* data) const { return {data, kept, vectors_for<T>(reach)}; }
+  Panels<T> by_distance(const T* data) const { return {data, reach, vectors_for<T>(kept)}; }
+  Panels<T> to_others(const T* data) const { return {data, kept, vectors_for<T>(angles - kept)}; }
+  Panels<T> to_kept(const T* data) const { return {data, angles - kept, vectors_for<T>(kept)}; }
+
+  // Angles [rows, half] from their own order to the table's, or back.
+  void reorder(int64_t rows, int64_t half, T* x) const {
+    for (int64_t i = 0; i < rows; i++, x += half) {
+      const T last = x[angles - 1];
+      x[angles - 1] = x[kept - 1];
+      x[kept - 1] = last;
+    }
+  }
 };
 
 template <class T>
@@ -92,17 +117,26 @@ size_t fixed_size(int reach, int head_size) {
 
 template <class T>
 void make_fixed(int m, int reach, int head_size, T* at) {
-  const Fold<T> fold(reach, head_size, at);
+  Fold<T> fold(reach, head_size, nullptr);
   for (int64_t i = 0; i < fold.size; i++) at[i] = 0;  // what is beyond D/2 and m
+  fold = Fold<T>(reach, head_size, at);
+  fold.kept = kept_angles(reach, fold.angles, lanes<T>(), fold.cos_weights, fold.sin_weights);
+  *fold.count = static_cast<T>(fold.kept);
+  const int64_t kept = fold.kept, others = fold.angles - kept;
+  pack<T>(fold.cos_weights, others, nullptr, kept, others, fold.cos_others);
+  pack<T>(fold.sin_weights, others, nullptr, kept, others, fold.sin_others);
+  pack_transposed<T>(fold.cos_weights, others, nullptr, kept, others, fold.cos_kept);
+  pack_transposed<T>(fold.sin_weights, others, nullptr, kept, others, fold.sin_kept);
   for (int64_t k = 0; k < fold.angles; k++) {
     const double angle = __builtin_pow(10000.0, -2.0 * static_cast<double>(k) / head_size);
     fold.turn_cos[k] = static_cast<T>(__builtin_cos(m * angle));
     fold.turn_sin[k] = static_cast<T>(__builtin_sin(m * angle));
-    for (int64_t t = 1; t <= reach; t++) {
+    const int64_t place = k == fold.angles - 1 ? kept - 1 : k == kept - 1 ? fold.angles - 1 : k;
+    for (int64_t t = 1; t <= reach && place < kept; t++) {
       const T c = static_cast<T>(__builtin_cos(static_cast<double>(t) * angle));
       const T s = static_cast<T>(__builtin_sin(static_cast<double>(t) * angle));
-      const int64_t by_angle = in_panels<T>(fold.angles, vectors_for<T>(reach), k, t - 1);
-      const int64_t by_distance = in_panels<T>(reach, vectors_for<T>(fold.angles), t - 1, k);
+      const int64_t by_angle = in_panels<T>(kept, vectors_for<T>(reach), place, t - 1);
+      const int64_t by_distance = in_panels<T>(reach, vectors_for<T>(kept), t - 1, place);
       fold.cos_by_angle[by_angle] = fold.cos_by_distance[by_distance] = c;
       fold.sin_by_angle[by_angle] = fold.sin_by_distance[by_distance] = s;
     }
@@ -255,16 +289,23 @@ NEZHA_INLINE void strips_of(const Sizes<T>& z, const Fold<T>& fold, int64_t reac
   constexpr int n = lanes<T>(), together = kColumns / 2;
   T *sines = space, *cosines = sines + z.rows * z.half, *centre = cosines + z.rows * z.half;
   turn(z, fold, rows, x, sines, cosines, centre);
+  if (fold.kept < fold.angles) {
+    fold.reorder(rows, z.half, cosines);
+    fold.reorder(rows, z.half, sines);
+    const int64_t kept = fold.kept, others = fold.angles - kept, vectors = kept / n;
+    product(rows, vectors, others, cosines + kept, z.half, 1, fold.to_kept(fold.cos_kept), cosines, z.half, true);
+    product(rows, vectors, others, sines + kept, z.half, 1, fold.to_kept(fold.sin_kept), sines, z.half, true);
+  }
   T* middle = strips + n + reach;
   const int64_t all_vectors = vectors_for<T>(fold.reach), used = z.sides / n;
   for (int64_t v = 0; v < used; v += together) {
     const int64_t panel = v / kColumns * kColumns, own = least<int64_t>(kColumns, all_vectors - panel) * n;
-    const int64_t offset = panel * n * fold.angles + (v - panel) * n;
+    const int64_t offset = panel * n * fold.kept + (v - panel) * n;
     const T *c = fold.cos_by_angle + offset, *s = fold.sin_by_angle + offset;
     if (used - v >= together)
-      columns_of_strips<T, together>(rows, cosines, sines, z.half, c, s, own, fold.angles, v * n, middle, z.strip);
+      columns_of_strips<T, together>(rows, cosines, sines, z.half, c, s, own, fold.kept, v * n, middle, z.strip);
     else
-      columns_of_strips<T, 1>(rows, cosines, sines, z.half, c, s, own, fold.angles, v * n, middle, z.strip);
+      columns_of_strips<T, 1>(rows, cosines, sines, z.half, c, s, own, fold.kept, v * n, middle, z.strip);
   }
   for (int64_t i = 0; i < rows; i++) {
     middle[i * z.strip] = centre[i];
@@ -290,8 +331,16 @@ NEZHA_INLINE void add_strips(const Sizes<T>& z, const Fold<T>& fold, int64_t rea
       store(odd + i * z.sides + t, after - before);
     }
   }
-  product(rows, z.half_vectors, reach, even, z.sides, 1, fold.by_distance(fold.cos_by_distance), cosines, z.half, false);
-  product(rows, z.half_vectors, reach, odd, z.sides, 1, fold.by_distance(fold.sin_by_distance), sines, z.half, false);
+  const int64_t kept = fold.kept, vectors = vectors_for<T>(kept);
+  product(rows, vectors, reach, even, z.sides, 1, fold.by_distance(fold.cos_by_distance), cosines, z.half, false);
+  product(rows, vectors, reach, odd, z.sides, 1, fold.by_distance(fold.sin_by_distance), sines, z.half, false);
+  if (kept < fold.angles) {
+    const Panels<T> to_cosines = fold.to_others(fold.cos_others), to_sines = fold.to_others(fold.sin_others);
+    product(rows, to_cosines.vectors, kept, cosines, z.half, 1, to_cosines, cosines + kept, z.half, false);
+    product(rows, to_sines.vectors, kept, sines, z.half, 1, to_sines, sines + kept, z.half, false);
+    fold.reorder(rows, z.half, cosines);
+    fold.reorder(rows, z.half, sines);
+  }
   for (int64_t i = 0; i < rows; i++) {
     const T centre = strips[i * z.strip + n + reach];
     for (int64_t k = 0; k < z.half; k += n) {
@@ -338,15 +387,20 @@ NEZHA_INLINE void clear_around(const Band& band, int64_t shift, T* strip, int64_
   for (int64_t i = count - n; i >= most<int64_t>(0, shift + band.right - n + 1); i -= n) store(strip + i, Vector<T>{});
 }
 
-// Adds what lies in the margins of a strip of sums, and the tails, to its first and last entry; the margins are then 0.
+// Adds what lies in the margins of a strip of sums, and the tails, to its first and last entry; the margins are then 0, as
+// they are from the start where no key is so far away.
 template <class T>
-NEZHA_INLINE void gather_margins(int64_t reach, T* strip, T before, T behind) {
+NEZHA_INLINE void gather_margins(int64_t query, int64_t reach, int64_t keys, T* strip, T before, T behind) {
   constexpr int n = lanes<T>();
-  T* last = strip + n + 2 * reach;
-  strip[n] += before + Reduce<T>::sum(load(strip));
-  *last += behind + Reduce<T>::sum(load(last + 1));
-  store(strip, Vector<T>{});
-  store(last + 1, Vector<T>{});
+  if (query > reach) {
+    strip[n] += before + Reduce<T>::sum(load(strip));
+    store(strip, Vector<T>{});
+  }
+  if (query + reach < keys - 1) {
+    T* last = strip + n + 2 * reach;
+    *last += behind + Reduce<T>::sum(load(last + 1));
+    store(last + 1, Vector<T>{});
+  }
 }
 
 // How many rows take each step together. One row after another, a processor would wait for the sums over a short row; all
@@ -396,11 +450,11 @@ struct Tails {
 };
 
 // Scores, as `largest_score` left them, to unnormalised probabilities (times the dropout factors, where there are any), in
-// place. `sums`: the row's strip of what the relative rows are weighed by, its margins not yet gathered. Gives the sum of
-// the row (without dropout) and its tails.
+// place. `strip`, of `size` entries, was the row's relative scores and becomes what the relative rows are weighed by, its
+// margins not yet gathered. Gives the sum of the row (without dropout) and its tails.
 template <class T, bool RELATIVE, bool DROPPED>
-NEZHA_INLINE T probabilities(int64_t query, int64_t reach, int64_t keys, T* x, T largest, const T* bias, const T* factors,
-                             T* sums, int64_t strip, Tails<T>* tails) {
+NEZHA_INLINE T probabilities(int64_t query, int64_t reach, int64_t keys, T* x, T largest, const T* factors, T* strip,
+                             int64_t size, Tails<T>* tails) {
   constexpr int n = lanes<T>();
   const Band band = RELATIVE ? band_of<T>(query, reach, keys) : Band{keys, keys};
   Vector<T> sum{}, dropped{};
@@ -411,14 +465,13 @@ NEZHA_INLINE T probabilities(int64_t query, int64_t reach, int64_t keys, T* x, T
     store(x + j, e);
     return e;
   };
-  const T before = (RELATIVE ? bias[n] : T(0)) - largest;
+  const T before = (RELATIVE ? strip[n] : T(0)) - largest, behind = (RELATIVE ? strip[n + 2 * reach] : T(0)) - largest;
   for (int64_t j = 0; j < band.left; j += n) dropped += weight(j, load(x + j) + before);
   if (RELATIVE) {
     tails->before = band.left ? Reduce<T>::sum(dropped) : T(0);
-    clear_around(band, n + reach - query, sums, strip);
-    T* at = sums + n + reach - query;
+    clear_around(band, n + reach - query, strip, size);
+    T* at = strip + n + reach - query;
     for (int64_t j = band.left; j < band.right; j += n) store(at + j, weight(j, load(x + j) - largest));
-    const T behind = bias[n + 2 * reach] - largest;
     dropped = Vector<T>{};
     for (int64_t j = band.right; j < keys; j += n) dropped += weight(j, load(x + j) + behind);
     tails->behind = band.right < keys ? Reduce<T>::sum(dropped) : T(0);
@@ -564,7 +617,7 @@ NEZHA_INLINE int64_t reach_within(const Call<T>& call, int64_t length) {
 
 template <class T>
 struct ForwardSpace {
-  T *keys, *values, *hidden, *queries, *scores, *bias, *sums, *context, *factors, *space;
+  T *keys, *values, *hidden, *queries, *scores, *strips, *context, *factors, *space;
   int64_t size;
   ForwardSpace(const Sizes<T>& z, T* at) {
     Pieces<T> pieces(at);
@@ -573,8 +626,7 @@ struct ForwardSpace {
     hidden = pieces.take(z.keys);
     queries = pieces.take(z.rows * z.wide);
     scores = pieces.take(z.rows * z.keys);
-    bias = pieces.take(z.rows * z.strip);
-    sums = pieces.take(z.rows * z.strip);
+    strips = pieces.take(z.rows * z.strip);
     context = pieces.take(z.rows * z.wide);
     factors = pieces.take(z.keys);
     space = pieces.take(strips_space(z));
@@ -590,7 +642,7 @@ void forward_of(const Call<T>& call, const Item& item, const T* fixed, T* scratc
   const int64_t reach = reach_within(call, head.length);
   const Sizes<T> z(call.head_size, static_cast<int>(reach), head.length);
   const ForwardSpace<T> at(z, scratch);
-  const Fold<T> fold(call.reach, call.head_size, const_cast<T*>(fixed));
+  const Fold<T> fold(call.reach, call.head_size, ENCODING == Encoding::functional_relative ? const_cast<T*>(fixed) : nullptr);
   const Learned<T> learned(call, const_cast<T*>(fixed));
   T* out = call.out + head.first * head.width + static_cast<int64_t>(item.head) * call.head_size;
   T* log_sum_exp = call.log_sum_exp + item.head * call.tokens + head.first;
@@ -609,11 +661,11 @@ void forward_of(const Call<T>& call, const Item& item, const T* fixed, T* scratc
   for (int64_t first = item.first; first < item.last; first += z.rows) {
     const int64_t rows = least(z.rows, item.last - first);
     copy_scaled(z, head.query + first * 3 * head.width, 3 * head.width, head.query_bias, rows, scale, at.queries);
-    if (ENCODING == Encoding::functional_relative) strips_of(z, fold, reach, rows, at.queries, at.bias, at.space);
+    if (ENCODING == Encoding::functional_relative) strips_of(z, fold, reach, rows, at.queries, at.strips, at.space);
     if (ENCODING == Encoding::parametric_relative) {
       product(rows, vectors_for<T>(learned.rows), z.head, at.queries, z.wide, 1, learned.by_column(learned.key_by_column),
-              at.bias + n, z.strip, false);
-      for (int64_t i = 0; i < rows; i++) fill_margins(reach, at.bias + i * z.strip);
+              at.strips + n, z.strip, false);
+      for (int64_t i = 0; i < rows; i++) fill_margins(reach, at.strips + i * z.strip);
     }
     product(rows, keys / n, z.head, at.queries, z.wide, 1, {at.keys, z.head, keys / n}, at.scores, z.keys, false);
     T inverse[kMostRows], largest[kMostRows];
@@ -624,24 +676,23 @@ void forward_of(const Call<T>& call, const Item& item, const T* fixed, T* scratc
       for (int64_t i = start; i < end; i++) {
         T* x = at.scores + i * z.keys;
         for (int64_t j = head.keys; j < keys; j++) x[j] = minus_infinity<T>();
-        largest[i] = largest_score<T, relative>(first + i, reach, keys, x, hidden, at.bias + i * z.strip);
+        largest[i] = largest_score<T, relative>(first + i, reach, keys, x, hidden, at.strips + i * z.strip);
       }
       for (int64_t i = start; i < end; i++) {
         if (DROPPED) dropout_factors(call.seed, call.dropout, (head.first + first + i) * call.heads + item.head, keys, at.factors);
         const T total = probabilities<T, relative, DROPPED>(first + i, reach, keys, at.scores + i * z.keys, largest[i],
-                                                            at.bias + i * z.strip, at.factors, at.sums + i * z.strip,
-                                                            z.strip, &tails[i]);
+                                                            at.factors, at.strips + i * z.strip, z.strip, &tails[i]);
         inverse[i] = 1 / total;
         log_sum_exp[first + i] = largest[i] + logarithm(total);
       }
     }
     for (int64_t i = 0; relative && i < rows; i++)
-      gather_margins<T>(reach, at.sums + i * z.strip, tails[i].before, tails[i].behind);
+      gather_margins<T>(first + i, reach, keys, at.strips + i * z.strip, tails[i].before, tails[i].behind);
     product(rows, z.head_vectors, head.keys, at.scores, z.keys, 1, {at.values, head.keys, z.head_vectors}, at.context,
             z.wide, false);
-    if (ENCODING == Encoding::functional_relative) add_strips(z, fold, reach, rows, at.sums, at.context, at.space);
+    if (ENCODING == Encoding::functional_relative) add_strips(z, fold, reach, rows, at.strips, at.context, at.space);
     if (ENCODING == Encoding::parametric_relative)
-      product(rows, z.head_vectors, learned.rows, at.sums + n, z.strip, 1, learned.by_row(learned.value_by_row),
+      product(rows, z.head_vectors, learned.rows, at.strips + n, z.strip, 1, learned.by_row(learned.value_by_row),
               at.context, z.wide, true);
     for (int64_t i = 0; i < rows; i++)
       write_scaled(z, at.context + i * z.wide, inverse[i], out + (first + i) * head.width);
@@ -699,7 +750,7 @@ void backward_of(const Call<T>& call, const Item& item, const T* fixed, T* scrat
   const int64_t reach = reach_within(call, head.length);
   const Sizes<T> z(call.head_size, static_cast<int>(reach), head.length);
   const BackwardSpace<T> at(z, is_learned, scratch);
-  const Fold<T> fold(call.reach, call.head_size, const_cast<T*>(fixed));
+  const Fold<T> fold(call.reach, call.head_size, ENCODING == Encoding::functional_relative ? const_cast<T*>(fixed) : nullptr);
   const Learned<T> learned(call, const_cast<T*>(fixed));
   const int64_t offset = head.first * head.width + static_cast<int64_t>(item.head) * call.head_size;
   const T* grad_out = call.grad_out + offset;
@@ -755,8 +806,8 @@ void backward_of(const Call<T>& call, const Item& item, const T* fixed, T* scrat
                                             z.strip, &tails[i], &value_tails[i]);
     }
     for (int64_t i = 0; relative && i < rows; i++) {
-      gather_margins<T>(reach, at.sums + i * z.strip, tails[i].before, tails[i].behind);
-      if (is_learned) gather_margins<T>(reach, at.value_sums + i * z.strip, value_tails[i].before, value_tails[i].behind);
+      gather_margins<T>(first + i, reach, keys, at.sums + i * z.strip, tails[i].before, tails[i].behind);
+      if (is_learned) gather_margins<T>(first + i, reach, keys, at.value_sums + i * z.strip, value_tails[i].before, value_tails[i].behind);
     }
     product(head.keys, z.head_vectors, rows, at.scores, 1, z.keys, {at.grad_panels, rows, z.head_vectors}, at.grad_values,
             z.wide, true);

@@ -21,6 +21,7 @@ NEZHA_OPTIONS(NEZHA_TARGET)
 #define NEZHA_QUOTED(name) NEZHA_QUOTE(name)
 
 #include "kernels.h"
+#include "spanning.h"
 // In this order: each builds on those before.
 #include "simd.h"
 

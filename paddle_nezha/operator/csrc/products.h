@@ -41,7 +41,7 @@ NEZHA_INLINE void tile(const T* a, int64_t a_row, int64_t a_column, const T* b, 
                        int64_t depth, bool add) {
   constexpr int n = lanes<T>();
   Vector<T> sum[ROWS][COLUMNS];
-#pragma GCC unroll 8
+#pragma GCC unroll 12
   for (int i = 0; i < ROWS; i++)
 #pragma GCC unroll 8
     for (int j = 0; j < COLUMNS; j++) sum[i][j] = add ? load(c + i * c_row + j * n) : Vector<T>{};
@@ -49,14 +49,14 @@ NEZHA_INLINE void tile(const T* a, int64_t a_row, int64_t a_column, const T* b, 
     Vector<T> right[COLUMNS];
 #pragma GCC unroll 8
     for (int j = 0; j < COLUMNS; j++) right[j] = load(b + j * n);
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (int i = 0; i < ROWS; i++) {
       const T left = a[i * a_row];
 #pragma GCC unroll 8
       for (int j = 0; j < COLUMNS; j++) sum[i][j] += left * right[j];
     }
   }
-#pragma GCC unroll 8
+#pragma GCC unroll 12
   for (int i = 0; i < ROWS; i++)
 #pragma GCC unroll 8
     for (int j = 0; j < COLUMNS; j++) store(c + i * c_row + j * n, sum[i][j]);
@@ -66,6 +66,9 @@ template <class T, int COLUMNS>
 __attribute__((noinline)) void strip(int64_t rows, const T* a, int64_t a_row, int64_t a_column, const T* b,
                                      int64_t b_row, T* c, int64_t c_row, int64_t depth, bool add) {
   int64_t i = 0;
+  // A single vector of each of kRows rows would leave the processor waiting for the sums.
+  for (; COLUMNS == 1 && i + 2 * kRows <= rows; i += 2 * kRows)
+    tile<T, 2 * kRows, 1>(a + i * a_row, a_row, a_column, b, b_row, c + i * c_row, c_row, depth, add);
   for (; i + kRows <= rows; i += kRows)
     tile<T, kRows, COLUMNS>(a + i * a_row, a_row, a_column, b, b_row, c + i * c_row, c_row, depth, add);
   a += i * a_row, c += i * c_row;

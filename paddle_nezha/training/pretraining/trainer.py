@@ -2,45 +2,33 @@
 
 import contextlib
 import dataclasses
-import hashlib
-import json
 import logging
 import math
 import os
-import platform
 import shutil
-import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Optional, Union
+from typing import Any, Optional
 
 import numpy as np
 from tqdm import tqdm
 
-from paddle_nezha import __version__
-from paddle_nezha._files import replaced
 from paddle_nezha._paddle import paddle
 from paddle_nezha.config import NeZhaConfig
 from paddle_nezha.heads import NeZhaForMaskedLM, NeZhaForPretraining
-from paddle_nezha.training import checkpoints
+from paddle_nezha.training import checkpoints, runs
 from paddle_nezha.training.corpus import Corpus
 from paddle_nezha.training.engine import Engine, Outcome, Precision
 from paddle_nezha.training.examples import ExampleStream
-from paddle_nezha.training.metrics import MetricsLog
 from paddle_nezha.training.optimization import make_optimizer, optimizer_state, restore_optimizer
 from paddle_nezha.training.pretraining.batches import Maker, Share, StepBatches, step_batches
+from paddle_nezha.training.pretraining.evaluation import held_out_stream, means, with_perplexity
 from paddle_nezha.training.pretraining.objective import PretrainingObjective
 from paddle_nezha.training.pretraining.settings import FREE, PretrainingSettings
 from paddle_nezha.training.processes import Processes
 from paddle_nezha.training.throughput import product_peak, training_flops
-
-RUN_FILE = "run.json"
-MODEL_FOLDER = "model"
-CHECKPOINTS = "checkpoints"
-# Held-out examples are the same for every run, so that runs can be compared.
-_EVAL_SEED = 0
 
 logger = logging.getLogger("paddle_nezha")
 
@@ -89,7 +77,7 @@ class _Run:
         self.corpus = Corpus.open(settings.corpus)
         count, size = settings.micro_batches(processes.count)
         self.share = Share(settings.batch_size, processes.rank * count * size, count, size)
-        self.saved = self._earlier()
+        self.saved = runs.begin(self.folder, self._described(), (*FREE, "output"), processes)
         self.model = self._model()
         objective = PretrainingObjective(self.model, self.corpus.mask_id)
         objective.train()
@@ -101,70 +89,12 @@ class _Run:
 
     # ---- beginning
 
-    def _earlier(self) -> Optional[checkpoints.Saved]:
-        """The checkpoint to go on from.
-
-        Raises:
-            ValueError: the folder holds a run with other settings, or something that is no run.
-        """
-        mine = self._described()
-        path = self.folder / RUN_FILE
-        is_new = not path.exists()
-        is_empty = not self.folder.exists() or not any(self.folder.iterdir())
-        self.processes.wait()  # no one writes before all have looked
-        if is_new:
-            if not is_empty:
-                raise ValueError(
-                    f"{self.folder} holds files, but no {RUN_FILE}, so it is no run: give output an empty folder."
-                )
-            if self.processes.is_first:
-                self.folder.mkdir(parents=True, exist_ok=True)
-                with replaced(path) as temporary:
-                    Path(temporary).write_text(json.dumps(mine, ensure_ascii=False, indent=1), encoding="utf-8")
-            return None
-        theirs = json.loads(path.read_text(encoding="utf-8"))
-        differ = [
-            f"{name} was {theirs['settings'].get(name)!r} and is {value!r}"
-            for name, value in mine["settings"].items()
-            if name not in (*FREE, "output") and theirs["settings"].get(name) != value
-        ]
-        if theirs["corpus_digest"] != mine["corpus_digest"]:
-            differ.append("the corpus is another one")
-        if differ:
-            raise ValueError(
-                f"{self.folder} holds a run with other settings ({'; '.join(differ)}): give them as they were to go "
-                "on with it, or another output."
-            )
-        others = [
-            f"{name} was {theirs['facts'].get(name)!r} and is {value!r}"
-            for name, value in mine["facts"].items()
-            if theirs["facts"].get(name) != value
-        ]
-        if others and self.processes.is_first:
-            logger.warning(
-                "This run goes on under other conditions (%s): its losses are right, but no longer bit for bit those "
-                "of an unbroken run.",
-                "; ".join(others),
-            )
-        return checkpoints.newest(self.folder / CHECKPOINTS)
-
     def _described(self) -> "dict[str, Any]":
-        from paddle_nezha import forms, operator
-
         return {
             "kind": "pretraining",
             "settings": dataclasses.asdict(self.settings),
             "corpus_digest": self.corpus.digest,
-            # What decides the last bit of a result beside the settings.
-            "facts": {
-                "paddle_nezha": __version__,
-                "paddle": paddle.__version__,
-                "device": paddle.device.get_device(),
-                "processor": platform.machine(),
-                "processes": self.processes.count,
-                "threads": os.environ.get("OMP_NUM_THREADS", "1"),
-                "attention": forms.forced_form() or operator.describe().partition(",")[0],
-            },
+            "facts": runs.conditions(self.processes),
         }
 
     def _model(self) -> Any:
@@ -219,8 +149,7 @@ class _Run:
             return None
         corpus = Corpus.open(self.settings.corpus, split="held_out")
         try:
-            # One set of masks, whatever the epoch: evaluations then differ by the model alone.
-            return ExampleStream(corpus, dataclasses.replace(self.settings.examples, dupe_factor=1), _EVAL_SEED)
+            return held_out_stream(corpus, self.settings.examples)
         except ValueError as error:
             if self.processes.is_first:
                 logger.warning("Nothing is evaluated: %s", error)
@@ -239,9 +168,9 @@ class _Run:
             self._tell_beginning(done)
         maker = Maker(ExampleStream(self.corpus, settings.examples, settings.seed, facts["position"]), self.share)
         with contextlib.ExitStack() as stack:
-            log = stack.enter_context(self._log(done))
+            log = stack.enter_context(runs.metrics_log(self.folder, done, settings.curves, self.processes))
             progress = stack.enter_context(self._progress(done))
-            stopping = stack.enter_context(_stop_signals())
+            stopping = stack.enter_context(runs.stop_signals())
             steps = stack.enter_context(step_batches(maker, done, settings.steps, settings.workers))
             for made in steps:
                 self._step(made, log, progress)
@@ -262,10 +191,11 @@ class _Run:
     def _eval_every(self) -> int:
         return self.settings.eval_every or self.settings.steps
 
-    def _step(self, made: StepBatches, log: "_Log", progress: Any) -> None:
+    def _step(self, made: StepBatches, log: runs.Log, progress: Any) -> None:
         settings, rate = self.settings, self.settings.schedule.rate(made.step)
         begun = time.perf_counter()
-        outcome = self.engine.step(made.batches, rate, self._seed(made.step))
+        seed = runs.dropout_seed(settings.seed, made.step, self.processes.rank)
+        outcome = self.engine.step(made.batches, rate, seed)
         if not outcome.updated:
             self._not_finite(made, outcome)
         tokens, pairs = self.processes.sum(_sizes(made.batches))
@@ -273,7 +203,7 @@ class _Run:
         flops = training_flops(self.model.config, tokens, pairs, outcome.sums["mlm_count"])
         values = {
             "loss": outcome.loss,
-            **_means(outcome.sums, self.settings.next_sentence),
+            **means(outcome.sums, self.settings.next_sentence),
             "learning_rate": rate,
             "gradient_norm": outcome.norm,
             "updated": outcome.updated,
@@ -285,15 +215,6 @@ class _Run:
         if (made.step + 1) % settings.log_every == 0 or not outcome.updated or made.step + 1 == settings.steps:
             log.write("step", made.step + 1, values)
         progress.told(values)
-
-    def _seed(self, step: int) -> "Callable[[int], int]":
-        """What dropout is drawn from: another draw for each step, process and micro-batch, and no state to keep."""
-
-        def seed(number: int) -> int:
-            described = f"{self.settings.seed} {step} {self.processes.rank} {number}"
-            return int.from_bytes(hashlib.sha256(described.encode()).digest()[:4], "big") >> 1
-
-        return seed
 
     def _not_finite(self, made: StepBatches, outcome: Outcome) -> None:
         self.skipped += 1
@@ -325,8 +246,7 @@ class _Run:
         size = self.share.size
         starts = range(self.processes.rank * size, settings.eval_examples, self.processes.count * size)
         batches = [stream.batch(start, min(size, settings.eval_examples - start)) for start in starts]
-        means = _means(self.engine.measure(batches), settings.next_sentence)
-        return {**means, "mlm_perplexity": math.exp(min(means["mlm_loss"], 700.0))}
+        return with_perplexity(means(self.engine.measure(batches), settings.next_sentence))
 
     def _save(self, done: int, position: "dict[str, int]") -> None:
         facts = {
@@ -340,12 +260,18 @@ class _Run:
         if self.processes.is_first or self.processes.sharding:
             arrays = optimizer_state(self.engine.optimizer, self.parameters)
         checkpoints.save(
-            self.folder / CHECKPOINTS, done, self.model, arrays, facts, self.processes, self.settings.keep_checkpoints
+            self.folder / runs.CHECKPOINTS,
+            done,
+            self.model,
+            arrays,
+            facts,
+            self.processes,
+            self.settings.keep_checkpoints,
         )
 
     def _finish(self) -> Path:
         """The trained model with its tokenizer, as anyone opens it."""
-        target = self.folder / MODEL_FOLDER
+        target = self.folder / runs.MODEL_FOLDER
         if self.processes.is_first:
             self.model.save_pretrained(target)
             for file in sorted(self.corpus.tokenizer_folder.iterdir()):
@@ -367,17 +293,6 @@ class _Run:
         )  # fmt: skip
 
     @contextlib.contextmanager
-    def _log(self, done: int) -> "Iterator[_Log]":
-        if not self.processes.is_first:
-            yield _NoLog()
-            return
-        log = MetricsLog(self.folder, done, self.settings.curves)
-        try:
-            yield log
-        finally:
-            log.close()
-
-    @contextlib.contextmanager
     def _progress(self, done: int) -> "Iterator[_Progress]":
         precision = self._precision()
         self.peak = product_peak(precision.dtype if precision.is_mixed else self.settings.dtype)
@@ -389,16 +304,6 @@ class _Run:
             disable=not self.processes.is_first,
         ) as bar:
             yield _Progress(bar)
-
-
-class _NoLog:
-    """Of the processes that write no metrics."""
-
-    def write(self, kind: str, step: int, values: "dict[str, Any]") -> None:
-        pass
-
-
-_Log = Union[MetricsLog, _NoLog]
 
 
 class _Progress:
@@ -418,18 +323,6 @@ class _Progress:
         self._bar.update(1)
 
 
-def _means(sums: "dict[str, float]", has_pairs: bool) -> "dict[str, float]":
-    words, masks, pairs = (max(1.0, sums[name]) for name in ("mlm_count", "mask_count", "nsp_count"))
-    means = {
-        "mlm_loss": sums["mlm_loss"] / words,
-        "mlm_accuracy": sums["mlm_correct"] / words,
-        "mask_accuracy": sums["mask_correct"] / masks,
-    }
-    if has_pairs:
-        means.update({"nsp_loss": sums["nsp_loss"] / pairs, "nsp_accuracy": sums["nsp_correct"] / pairs})
-    return means
-
-
 def _sizes(batches: "list[dict[str, np.ndarray]]") -> np.ndarray:
     """Tokens, and the sum of squared lengths."""
     lengths = np.concatenate([batch["attention_mask"].sum(1) for batch in batches]).astype("float64")
@@ -445,25 +338,3 @@ def _trained(model: Any, has_pairs: bool) -> "dict[str, Any]":
             continue
         found.setdefault(id(parameter), (name, parameter))
     return dict(found.values())
-
-
-@contextlib.contextmanager
-def _stop_signals() -> "Iterator[list[str]]":
-    """Within the block SIGTERM and Ctrl-C add their name to the list; a second one ends the process as it would."""
-    seen: "list[str]" = []
-    before: "dict[int, Any]" = {}
-
-    def note(number: int, frame: Any) -> None:
-        seen.append(signal.Signals(number).name)
-        signal.signal(number, before[number])
-
-    try:
-        for number in (int(signal.SIGTERM), int(signal.SIGINT)):
-            before[number] = signal.signal(number, note)
-    except ValueError:  # not the main thread: whoever runs it hears the signals
-        pass
-    try:
-        yield seen
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -1,0 +1,180 @@
+"""What a labelled file was taken for, and what is in it: for people to look at before they train."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from statistics import median
+from typing import Optional
+
+from paddle_nezha.training.data.columns import Columns, is_number
+from paddle_nezha.training.data.labels import KnownLabels, in_order, split_labels
+from paddle_nezha.training.data.notes import Notes
+from paddle_nezha.training.data.readers import Paths, checked, labels_of, open_records, texts_of
+from paddle_nezha.training.data.records import ChoiceRecord, Record, SpanRecord, TextRecord, TokenRecord
+
+EMPTY = "empty texts, kept"
+DUPLICATE = "texts that an earlier line has too, with the same label"
+CONTRADICTED = "texts that an earlier line has too, with another label"
+LONG = "examples longer than {:,} {}"
+UNBEGUN = "tags that go on with an entity that none begins (IOB1 begins its entities so)"
+UNANSWERED = "questions without an answer"
+UNLABELLED = "questions that do not say which choice is right"
+_INSIDE = "IMEL"  # prefixes of tags that follow another
+_MOST_LABELS = 20
+
+
+@dataclass(frozen=True)
+class Description:
+    """
+    Args:
+        columns: role to the column's name in the header, its key, or "column 2" counted from 1; empty for layouts
+            without columns.
+        header: whether line 1 of a table holds names.
+        unused: names of the header, or keys, that nothing was taken from.
+        labels: how often each is met, in the order of `label_names`; an example may have several. The tags of tokens;
+            for choices "choice 1", "choice 2", ... are the right ones.
+        lengths: characters, or tokens: median, 95th percentile and the greatest. A pair, or a question with its
+            context and its choices, counts together.
+        notes: what was odd, how often, and where first.
+    """
+
+    file: str
+    layout: str
+    task: str
+    columns: "Mapping[str, str]"
+    header: bool
+    unused: "tuple[str, ...]"
+    records: int
+    labels: "Mapping[str, int]"
+    lengths: "tuple[float, int, int]"
+    notes: "tuple[str, ...]"
+
+    def __str__(self) -> str:
+        header = ", names in line 1" if self.header else ""
+        told = [f"{self.file}: layout {self.layout}{header}, read for the {self.task} task"]
+        if self.columns:
+            told.append(", ".join(f"{role} from {name}" for role, name in self.columns.items()))
+        if self.unused:
+            told.append(f"not used: {', '.join(self.unused)}")
+        middle, most, longest = self.lengths
+        told.append(
+            f"{self.records:,} examples; {_unit(self.task)}: median {middle:,.0f}, 95 % up to {most:,}, longest {longest:,}"
+        )
+        counted = [f"{name} {count:,}" for name, count in list(self.labels.items())[:_MOST_LABELS]]
+        if len(self.labels) > _MOST_LABELS:
+            counted.append(f"and {len(self.labels) - _MOST_LABELS:,} more")
+        if self.task != "span":
+            told.append(f"labels: {', '.join(counted) or 'none'}")
+        return "\n  ".join([*told, *self.notes])
+
+
+def describe(
+    path: Paths,
+    *,
+    task: Optional[str] = None,
+    layout: Optional[str] = None,
+    columns: "Optional[Columns]" = None,
+    labels: "Optional[Iterable[str]]" = None,
+    separator: Optional[str] = None,
+    longest: int = 512,
+) -> Description:
+    """Reads all of a file and tells what it was taken for.
+
+    Args:
+        task: None takes the one that fits.
+        longest: characters, or tokens, beyond which an example is counted as long.
+        path, layout, columns, labels, separator: as for `readers.read`.
+
+    Raises:
+        DataError: as `readers.read`.
+    """
+    known, notes = KnownLabels(labels, separator), Notes()
+    opened = open_records(path, task, layout, columns, known, notes)
+    seen: "dict[int, int]" = {}
+    found: "Counter[str]" = Counter()
+    lengths = []
+    for record in checked(opened, known):
+        found.update(_counted(record, separator))
+        lengths.append(_length(record))
+        if lengths[-1] > longest:
+            notes.add(LONG.format(longest, _unit(opened.task)), record.file, record.line)
+        _note(record, seen, notes)
+    names = in_order(found)
+    lengths.sort()
+    table = opened.table
+    return Description(
+        file=opened.file,
+        layout=opened.layout,
+        task=opened.task,
+        columns=table.named() if table else {},
+        header=table is not None and table.header is not None and table.width is not None,
+        unused=tuple(name for name in (table.header or ()) if name not in table.named().values()) if table else (),
+        records=len(lengths),
+        labels={name: found[name] for name in names},
+        lengths=(median(lengths), lengths[(95 * len(lengths) - 1) // 100], lengths[-1]),
+        notes=(*notes.sentences(), *_of_labels(opened.task, names)),
+    )
+
+
+def _counted(record: Record, separator: Optional[str]) -> "Iterable[str]":
+    if isinstance(record, ChoiceRecord):
+        return [] if record.label is None else [f"choice {record.label + 1}"]
+    if isinstance(record, TextRecord) and record.label is not None:
+        return split_labels(record.label, separator)
+    return labels_of(record)
+
+
+def _unit(task: str) -> str:
+    return "tokens" if task == "token" else "characters"
+
+
+def _length(record: Record) -> int:
+    return len(record.tokens) if isinstance(record, TokenRecord) else sum(map(len, texts_of(record)))
+
+
+def _note(record: Record, seen: "dict[int, int]", notes: Notes) -> None:
+    """
+    Args:
+        seen: hash of the texts to the hash of the labels, of the records before.
+    """
+    file, line = record.file, record.line
+    texts = tuple(texts_of(record))
+    if not isinstance(record, TokenRecord) and not all(text.strip() for text in texts):
+        notes.add(EMPTY, file, line)
+    if isinstance(record, SpanRecord):
+        label = hash(record.answers)
+        if not record.answers:
+            notes.add(UNANSWERED, file, line)
+    elif isinstance(record, ChoiceRecord):
+        label = hash(record.label)
+        if record.label is None:
+            notes.add(UNLABELLED, file, line)
+    else:
+        label = hash(tuple(labels_of(record)))
+        if isinstance(record, TokenRecord):
+            for _ in range(_unbegun(record.labels or ())):
+                notes.add(UNBEGUN, file, line)
+    key = hash(texts)
+    if key in seen:
+        notes.add(DUPLICATE if seen[key] == label else CONTRADICTED, file, line)
+    seen.setdefault(key, label)
+
+
+def _unbegun(tags: "tuple[str, ...]") -> int:
+    """Tags of a later part of an entity that do not follow one of the same entity."""
+    count, before = 0, "O"
+    for tag in tags:
+        if tag[0] in _INSIDE and tag[1:2] in "-_" and (before[0] not in "BIM" or before[2:] != tag[2:]):
+            count += 1
+        before = tag
+    return count
+
+
+def _of_labels(task: str, names: "list[str]") -> "list[str]":
+    told = []
+    if task in ("sentence", "pair", "token") and len(names) == 1:
+        told.append(f"one class only, {names[0]!r}: nothing can be learnt from it")
+    if task in ("sentence", "pair") and names and all(map(is_number, names)):
+        if not all(float(name).is_integer() for name in names):
+            told.append("labels are numbers, not all of them whole: classes if there are few, otherwise regression")
+    return told

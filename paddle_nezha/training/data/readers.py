@@ -1,0 +1,336 @@
+"""Labelled files to records: the layout is told from the content, or said by the user.
+
+    layout        tasks            what it is
+    tsv           sentence, pair   split at tabs, quotes are characters: ChnSentiCorp, LCQMC, XNLI
+    tsv-quoted    sentence, pair   tabs, with the quotes of a spreadsheet
+    csv           sentence, pair   commas and quotes
+    jsonl         all              an object a line: OCNLI, TNEWS, IFLYTEK, AFQMC
+    json          all              a list of such objects
+    conll         token            a token and its tag a line, blank lines between sentences
+    two-file      token            characters in one file, tags in another: a pair of paths, or their folder
+    squad         span             SQuAD 1.1 and 2.0, CMRC 2018, DRCD
+    cmrc          span             CMRC 2018's older list of paragraphs
+    c3            choice           C3
+
+Files may be gzipped. Tables are read line by line, JSON documents as a whole. Labels stay texts, numbers too: for
+regression use float(label). A pair labelled "-" is dropped, as OCNLI asks for, and XNLI's "contradictory" becomes
+"contradiction", each unless it is among the known labels. Empty texts and duplicates are kept.
+"""
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Optional, Union
+
+from paddle_nezha._files import PathLike
+from paddle_nezha.training.data.choices import choice_records, read_c3
+from paddle_nezha.training.data.columns import (
+    ROLES,
+    Columns,
+    Table,
+    known_names,
+    table_of_cells,
+    table_of_keys,
+)
+from paddle_nezha.training.data.documents import Document
+from paddle_nezha.training.data.labels import KnownLabels, label_names
+from paddle_nezha.training.data.lines import TextFile, shortened
+from paddle_nezha.training.data.notes import Notes
+from paddle_nezha.training.data.questions import read_cmrc, read_squad, span_records
+from paddle_nezha.training.data.records import (
+    DataError,
+    Record,
+    SpanRecord,
+    TextRecord,
+    TokenRecord,
+)
+from paddle_nezha.training.data.tables import (
+    Row,
+    is_filled,
+    objects_of_lines,
+    rows_of_cells,
+    rows_of_objects,
+    split_cells,
+    text_records,
+)
+from paddle_nezha.training.data.tagged import (
+    conll_table,
+    looks_like_conll,
+    read_conll,
+    read_two_files,
+    token_records,
+    two_files,
+)
+
+__all__ = ["LAYOUTS", "label_names", "read"]
+
+TASKS = tuple(ROLES)
+LAYOUTS = {
+    "tsv": ("sentence", "pair"),
+    "tsv-quoted": ("sentence", "pair"),
+    "csv": ("sentence", "pair"),
+    "jsonl": TASKS,
+    "json": TASKS,
+    "conll": ("token",),
+    "two-file": ("token",),
+    "squad": ("span",),
+    "cmrc": ("span",),
+    "c3": ("choice",),
+}
+_LONGEST_TOKEN = 20  # characters of a line that may be one token
+Paths = Union[PathLike, Sequence[PathLike]]
+
+_JSON = re.compile(r'\s*(\{\s*["}]|\[\s*[\[{])')
+_SURROGATES = re.compile("[\ud800-\udfff]")
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A file whose layout is known.
+
+    Args:
+        file: what messages call it.
+        table: of the layouts that have columns.
+        records: reads it once.
+    """
+
+    file: str
+    layout: str
+    task: str
+    table: Optional[Table]
+    records: "Iterator[Record]"
+
+
+def read(
+    task: str,
+    path: Paths,
+    *,
+    layout: Optional[str] = None,
+    columns: "Optional[Columns]" = None,
+    labels: "Optional[Iterable[str]]" = None,
+    separator: Optional[str] = None,
+    notes: Optional[Notes] = None,
+) -> "Iterator[Record]":
+    """The examples of a file, in its order.
+
+    Args:
+        task: "sentence", "pair", "token", "span" or "choice".
+        path: a file; for the layout "two-file" two of them, or their folder.
+        layout: one of LAYOUTS; None tells it from the content.
+        columns: role to a column's name or its place from 0 (negative from behind). Roles are text, pair, label;
+            tokens, labels; question, context, answers, id; and choices. Names ask for a header. None tells them.
+        labels: those a model knows; any other is refused.
+        separator: what stands between several labels of an example; None for one label each.
+        notes: counts what was odd.
+
+    Returns:
+        TextRecord of sentence and pair, TokenRecord, SpanRecord, ChoiceRecord. A table is checked as it is read.
+
+    Raises:
+        DataError: the file is not what the task needs; file, line and remedy are named.
+    """
+    if task not in TASKS:
+        raise ValueError(f"task is one of {', '.join(TASKS)}, got {task!r}")
+    known = KnownLabels(labels, separator)
+    notes = Notes() if notes is None else notes
+    return checked(open_records(path, task, layout, columns, known, notes), known)
+
+
+def open_records(
+    path: Paths,
+    task: Optional[str],
+    layout: Optional[str],
+    columns: "Optional[Columns]",
+    known: KnownLabels,
+    notes: Notes,
+) -> Opened:
+    """Tells what `read` is not told; a task of None too."""
+    if layout is not None and layout not in LAYOUTS:
+        raise ValueError(f"layout is one of {', '.join(LAYOUTS)}, got {layout!r}")
+    if layout == "two-file" or not isinstance(path, (str, os.PathLike)) or Path(path).is_dir():
+        source, target = two_files(path)
+        _refuse_other_task("two-file", task, source.name)
+        _refuse_columns("two-file", columns, source.name)
+        return Opened(source.name, "two-file", "token", None, read_two_files(source, target, notes))
+    file = TextFile(path)
+    sample = file.sample()
+    document = None
+    if layout is None:
+        filled = [line for _, line in sample if line.strip()]
+        if not _JSON.match("".join(filled[:3])):
+            layout = _layout_of_lines(filled, file.name, task)
+        elif _is_object(filled[0]):
+            layout = "jsonl"
+        else:
+            document = Document(file)
+            layout = _layout_of_document(document.content, file.name)
+    elif layout in _DOCUMENTS:
+        document = Document(file)
+        _refuse_other_document(layout, document.content, file.name)
+    _refuse_other_task(layout, task, file.name)
+    if layout == "conll":
+        table = conll_table(file, columns, sample)
+        return Opened(file.name, layout, "token", table, read_conll(file, table))
+    if layout == "jsonl":
+        keys = _keys(found for _, found in objects_of_lines(sample, file.name, Notes()))
+        table = table_of_keys(keys, task, columns, f"{file.name}:1")
+        rows = rows_of_objects(objects_of_lines(file.lines(), file.name, notes), table)
+        return _of_rows(file.name, layout, table, rows, known, notes)
+    if document is None:
+        cells = [(line, row) for line, row in _sampled_cells(sample, layout, file.name) if is_filled(row)]
+        table = table_of_cells(cells, task, columns, file.name)
+        return _of_rows(file.name, layout, table, rows_of_cells(file, layout, table, notes), known, notes)
+    if layout == "json":
+        table = table_of_keys(_keys(document.content), task, columns, f"{file.name}:1")
+        rows = rows_of_objects(document.objects(), table)
+        return _of_rows(file.name, layout, table, rows, known, notes)
+    _refuse_columns(layout, columns, file.name)
+    if layout == "c3":
+        return Opened(file.name, layout, "choice", None, read_c3(document))
+    spans = read_squad(document, notes) if layout == "squad" else read_cmrc(document, notes)
+    return Opened(file.name, layout, "span", None, spans)
+
+
+def checked(opened: Opened, known: KnownLabels) -> "Iterator[Record]":
+    """The records, each looked at.
+
+    Raises:
+        DataError: there is none; a label that is not known; a text that no tokenizer takes.
+    """
+    record = None
+    for record in opened.records:
+        text = "".join(texts_of(record))
+        if "\0" in text or (not text.isascii() and _SURROGATES.search(text)):
+            what = "NUL" if "\0" in text else "half a surrogate pair"
+            raise DataError(
+                f"{record.file}:{record.line}: expected text, got {what} in {shortened(text)}. Mend or remove the line."
+            )
+        for label in dict.fromkeys(labels_of(record)):
+            known.check(label, record.file, record.line)
+        yield record
+    if record is None:
+        raise DataError(f"{opened.file}:1: expected examples, got none. Write or fetch the file again.")
+
+
+def texts_of(record: Record) -> "Iterable[str]":
+    """The texts of a record that a model reads."""
+    if isinstance(record, TextRecord):
+        return [record.text] if record.pair is None else [record.text, record.pair]
+    if isinstance(record, TokenRecord):
+        return record.tokens
+    if isinstance(record, SpanRecord):
+        return [record.context, record.question]
+    return [record.context, record.question, *record.choices]
+
+
+def labels_of(record: Record) -> "Iterable[str]":
+    """The labels that a record has by name."""
+    if isinstance(record, TextRecord):
+        return [] if record.label is None else [record.label]
+    return (record.labels or ()) if isinstance(record, TokenRecord) else ()
+
+
+def _of_rows(file: str, layout: str, table: Table, rows: "Iterator[Row]", known: KnownLabels, notes: Notes) -> Opened:
+    records: "Iterator[Record]"
+    if table.task == "token":
+        records = token_records(rows, file, notes)
+    elif table.task == "span":
+        records = span_records(rows, file, notes)
+    elif table.task == "choice":
+        records = choice_records(rows, file)
+    else:
+        records = text_records(rows, table, file, known, notes)
+    return Opened(file, layout, table.task, table, records)
+
+
+def _is_object(line: str) -> bool:
+    """Whether a line is a row of a JSONL file, well-formed or not, rather than a document or its first line."""
+    line = line.strip()
+    if not (line.startswith("{") and line.endswith("}")):
+        return False
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return True
+    return not isinstance(found.get("data"), list)
+
+
+def _layout_of_document(content: Any, file: str) -> str:
+    for layout, fits in _DOCUMENTS.items():
+        if fits(content):
+            return layout
+    raise DataError(
+        f'{file}:1: expected SQuAD or CMRC ("data" with "paragraphs", or a list with "context_text"), C3 (a list of '
+        "lists) or a list of objects, got another JSON document. Write one object a line, and name its keys by columns."
+    )
+
+
+def _refuse_other_document(layout: str, content: Any, file: str) -> None:
+    if not _DOCUMENTS[layout](content):
+        fitting = [name for name, fits in _DOCUMENTS.items() if fits(content)]
+        remedy = f"Say layout={fitting[0]!r}." if fitting else "Say another layout, or give another file."
+        raise DataError(f"{file}:1: expected the layout {layout!r}, got another JSON document. {remedy}")
+
+
+def _first(content: Any) -> Any:
+    return content[0] if isinstance(content, list) and content else None
+
+
+# JSON documents and what tells them, the most telling first.
+_DOCUMENTS: "dict[str, Callable[[Any], bool]]" = {
+    "squad": lambda content: isinstance(content, dict) and isinstance(content.get("data"), list),
+    "cmrc": lambda content: isinstance(_first(content), dict) and "context_text" in content[0],
+    "c3": lambda content: isinstance(_first(content), list),
+    "json": lambda content: isinstance(_first(content), dict),
+}
+
+
+def _layout_of_lines(lines: "Sequence[str]", file: str, task: Optional[str]) -> str:
+    """The layout of a file that is no JSON, from its first lines, blank ones left out."""
+    if looks_like_conll(lines):
+        return "conll"
+    if task == "token":
+        if all(len(line) <= _LONGEST_TOKEN and not set(line) & set(" \t") for line in lines):
+            return "conll"  # tokens without tags
+        raise DataError(
+            f"{file}:1: expected a token and its tag on each line, as in '京 B-LOC', got {shortened(lines[0])}. If "
+            'characters and tags stand in two files, give both paths; if these are other tags, say layout="conll".'
+        )
+    if sum("\t" in line for line in lines) >= len(lines) / 2:
+        return "tsv"
+    named = file.lower().endswith((".csv", ".csv.gz"))
+    header = known_names(lines[0].split(","), "pair") if "," in lines[0] else {}
+    return "csv" if named or header else "tsv"
+
+
+def _sampled_cells(sample: "Sequence[tuple[int, str]]", layout: str, file: str) -> "list[tuple[int, list[str]]]":
+    """The rows that are whole: the sample may end within quotes."""
+    rows: "list[tuple[int, list[str]]]" = []
+    try:
+        for row in split_cells(sample, layout, file):
+            rows.append(row)
+    except DataError:
+        if not rows:
+            raise
+    return rows
+
+
+def _keys(objects: "Iterable[Any]") -> "list[str]":
+    return list(dict.fromkeys(key for found in objects if isinstance(found, dict) for key in found))
+
+
+def _refuse_other_task(layout: str, task: Optional[str], file: str) -> None:
+    if task is not None and task not in LAYOUTS[layout]:
+        raise DataError(
+            f"{file}:1: expected examples of the {task} task, got the layout {layout!r}, which is for "
+            f"{' or '.join(LAYOUTS[layout])}. Name that task, give another file, or say the layout if it was "
+            "taken for the wrong one."
+        )
+
+
+def _refuse_columns(layout: str, columns: "Optional[Columns]", file: str) -> None:
+    if columns is not None:
+        raise DataError(f"{file}:1: the layout {layout!r} has no columns to name. Leave columns out.")

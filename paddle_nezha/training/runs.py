@@ -1,0 +1,153 @@
+"""A run's folder, whatever is trained: what it was told, how it goes on after a stop, and how it is stopped.
+
+run.json        settings, what identifies the data, and what decides the last bit of a result
+metrics.jsonl   see `metrics`
+checkpoints/    see `checkpoints`
+model/          the trained model, when it is finished
+"""
+
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import platform
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Optional, Union
+
+from paddle_nezha import __version__, forms, operator
+from paddle_nezha._files import replaced
+from paddle_nezha._paddle import paddle
+from paddle_nezha.training import checkpoints
+from paddle_nezha.training.metrics import MetricsLog
+from paddle_nezha.training.processes import Processes
+
+RUN_FILE = "run.json"
+MODEL_FOLDER = "model"
+CHECKPOINTS = "checkpoints"
+
+logger = logging.getLogger("paddle_nezha")
+
+
+def conditions(processes: Processes) -> "dict[str, Any]":
+    """What decides the last bit of a result beside settings and data."""
+    return {
+        "paddle_nezha": __version__,
+        "paddle": paddle.__version__,
+        "device": paddle.device.get_device(),
+        "processor": platform.machine(),
+        "processes": processes.count,
+        "threads": os.environ.get("OMP_NUM_THREADS", "1"),
+        "attention": forms.forced_form() or operator.describe().partition(",")[0],
+    }
+
+
+def begin(
+    folder: Path, mine: "Mapping[str, Any]", free: "Sequence[str]", processes: Processes
+) -> Optional[checkpoints.Saved]:
+    """Makes a run's folder, or finds what the run that is there goes on from. Every process calls it.
+
+    Args:
+        mine: the content of run.json: `settings`, `facts` (of `conditions`), and keys that identify the data.
+        free: settings that may differ, since no number that is computed depends on them.
+
+    Raises:
+        ValueError: the folder holds a run with other settings or data, or something that is no run.
+    """
+    path = folder / RUN_FILE
+    is_new = not path.exists()
+    is_empty = not folder.exists() or not any(folder.iterdir())
+    processes.wait()  # no one writes before all have looked
+    if is_new:
+        if not is_empty:
+            raise ValueError(f"{folder} holds files, but no {RUN_FILE}, so it is no run: give output an empty folder.")
+        if processes.is_first:
+            folder.mkdir(parents=True, exist_ok=True)
+            with replaced(path) as temporary:
+                Path(temporary).write_text(json.dumps(mine, ensure_ascii=False, indent=1), encoding="utf-8")
+        return None
+    theirs = json.loads(path.read_text(encoding="utf-8"))
+    differ = [
+        f"{name} was {theirs.get('settings', {}).get(name)!r} and is {value!r}"
+        for name, value in mine["settings"].items()
+        if name not in free and theirs.get("settings", {}).get(name) != value
+    ]
+    data = [name for name in mine if name not in ("settings", "facts")]
+    differ += [
+        f"{name} was {theirs.get(name)!r} and is {mine[name]!r}" for name in data if theirs.get(name) != mine[name]
+    ]
+    if differ:
+        raise ValueError(
+            f"{folder} holds another run ({'; '.join(differ)}): give what it was given to go on with it, or another "
+            "output."
+        )
+    others = [
+        f"{name} was {theirs['facts'].get(name)!r} and is {value!r}"
+        for name, value in mine["facts"].items()
+        if theirs["facts"].get(name) != value
+    ]
+    if others and processes.is_first:
+        logger.warning(
+            "This run goes on under other conditions (%s): its losses are right, but no longer bit for bit those of an "
+            "unbroken run.",
+            "; ".join(others),
+        )
+    return checkpoints.newest(folder / CHECKPOINTS)
+
+
+def dropout_seed(seed: int, step: int, rank: int) -> "Callable[[int], int]":
+    """From the number of a micro-batch to what its dropout is drawn from: another draw for each seed, step, process and
+    micro-batch, and no state to keep."""
+
+    def drawn(number: int) -> int:
+        described = f"{seed} {step} {rank} {number}"
+        return int.from_bytes(hashlib.sha256(described.encode()).digest()[:4], "big") >> 1
+
+    return drawn
+
+
+class NoLog:
+    """Of the processes that write no metrics."""
+
+    def write(self, kind: str, step: int, values: "Mapping[str, Any]") -> None:
+        pass
+
+
+Log = Union[MetricsLog, NoLog]
+
+
+@contextlib.contextmanager
+def metrics_log(folder: Path, made: int, curves: bool, processes: Processes) -> "Iterator[Log]":
+    """The log of a run that goes on from `made` steps, in the process that writes it."""
+    if not processes.is_first:
+        yield NoLog()
+        return
+    log = MetricsLog(folder, made, curves)
+    try:
+        yield log
+    finally:
+        log.close()
+
+
+@contextlib.contextmanager
+def stop_signals() -> "Iterator[list[str]]":
+    """Within the block SIGTERM and Ctrl-C add their name to the list; a second one ends the process as it would."""
+    seen: "list[str]" = []
+    before: "dict[int, Any]" = {}
+
+    def note(number: int, frame: Any) -> None:
+        seen.append(signal.Signals(number).name)
+        signal.signal(number, before[number])
+
+    try:
+        for number in (int(signal.SIGTERM), int(signal.SIGINT)):
+            before[number] = signal.signal(number, note)
+    except ValueError:  # not the main thread: whoever runs it hears the signals
+        pass
+    try:
+        yield seen
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
