@@ -120,7 +120,8 @@ void make_fixed(int m, int reach, int head_size, T* at) {
   Fold<T> fold(reach, head_size, nullptr);
   for (int64_t i = 0; i < fold.size; i++) at[i] = 0;  // what is beyond D/2 and the reach
   fold = Fold<T>(reach, head_size, at);
-  fold.kept = kept_angles(reach, fold.angles, lanes<T>(), fold.cos_weights, fold.sin_weights);
+  // Of m, so that a row gets the same numbers beside sequences of any length.
+  fold.kept = kept_angles(m, fold.angles, lanes<T>(), fold.cos_weights, fold.sin_weights);
   *fold.count = static_cast<T>(fold.kept);
   const int64_t kept = fold.kept, others = fold.angles - kept;
   pack<T>(fold.cos_weights, others, nullptr, kept, others, fold.cos_others);
@@ -583,8 +584,8 @@ template <class T>
 NEZHA_INLINE void clear_hidden(const Call<T>& call, const Head<T>& head, T* panels) {
   const int64_t columns = call.head_size, vectors = vectors_for<T>(columns);
   for (int64_t i = 0; head.holes && i < head.keys; i++)
-    for (int64_t j = 0; !call.visible[head.first + i] && j < columns; j++)
-      panels[in_panels<T>(head.keys, vectors, i, j)] = 0;
+    for (int64_t j = 0; !call.visible[head.first + i] && j < columns; j += lanes<T>())
+      store(panels + in_panels<T>(head.keys, vectors, i, j), Vector<T>{});
 }
 
 // rows [count, D], `row` apart, plus `bias` [D] (or null), times `scale`, to [count, wide] with zeros behind D.
