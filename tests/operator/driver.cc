@@ -248,6 +248,7 @@ Answer<double> defined(const Case& one, const Given<T>& given) {
         answer.log_sum_exp[h * tokens + first + f] = peak + std::log(total);
         const T* grad = &given.grad_out[(first + f) * width + h * size];
         for (size_t t = 0; t < length; t++) {
+          if (probs[t] == 0) continue;
           probs[t] /= total;
           const double factor = factors[((first + f) * heads + h) * longest + t];
           const double *v = &qkv[(first + t) * 3 * width + 2 * width + h * size], *a = &values[row_of(t)];
@@ -307,10 +308,19 @@ void check(const Case& one, uint64_t seed, double limit) {
   given.visible = visible_of(one, &draw);
   const size_t tokens = given.visible.size(), width = static_cast<size_t>(one.heads * one.head_size);
   given.qkv = drawn<T>(&draw, tokens * 3 * width);
+  for (size_t token = 0; token < tokens; token++)  // keys and values that are hidden must not matter
+    if (!given.visible[token]) std::fill_n(&given.qkv[(3 * token + 1) * width], 2 * width, static_cast<T>(std::nan("")));
   given.bias = drawn<T>(&draw, 3 * width);
   given.grad_out = drawn<T>(&draw, tokens * width);
-  if (one.encoding == Encoding::parametric_relative)
-    given.tables = drawn<T>(&draw, 2 * (2 * static_cast<size_t>(one.reach) + 1) * static_cast<size_t>(one.head_size));
+  if (one.encoding == Encoding::parametric_relative) {
+    const int64_t rows = 2 * one.reach + 1;
+    given.tables = drawn<T>(&draw, static_cast<size_t>(2 * rows * one.head_size));
+    int64_t longest = 1;
+    for (const int64_t length : one.lengths) longest = std::max(longest, length);
+    for (int64_t row = 0; row < 2 * rows; row++)  // those that no pair is at must not be read
+      if (std::abs(row % rows - one.reach) >= longest)
+        std::fill_n(&given.tables[static_cast<size_t>(row * one.head_size)], one.head_size, static_cast<T>(std::nan("")));
+  }
   given.seed = draw.next() << 32 ^ draw.next();
 
   const Answer<double> truth = defined(one, given);

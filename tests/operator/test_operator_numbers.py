@@ -83,6 +83,37 @@ def test_a_reach_beyond_the_sequence_with_learned_tables(rng):
     check(qkv, grad, [5], 2, tables=rng.standard_normal([2, 1001, 8]).astype("float32").astype("float64"))
 
 
+@pytest.mark.parametrize(
+    "lengths, m", [([5, 200], 1000), ([129], 200), ([130], 200), ([130, 3], 129), ([257, 258], 4000)]
+)
+def test_tables_cut_to_the_longest_sequence(lengths, m, rng):
+    """At 2^k + 1 tokens, where the next table begins, and beside a longer sequence."""
+    qkv, grad = drawn(rng, sum(lengths), 1, 8)
+    check(qkv, grad, lengths, 1, m)
+
+
+@pytest.mark.parametrize("lengths", [[16], [5, 0, 17], [1], [70]], ids=str)
+def test_rows_of_learned_tables_that_no_pair_is_at_are_not_read(lengths, rng):
+    """Whatever they hold, and however many there are, not a bit of the rest changes; their gradient is 0."""
+    longest = max(lengths)
+    near = rng.standard_normal([2, 2 * longest - 1, 8])
+    qkv, grad = drawn(rng, sum(lengths), 2, 8)
+    truth = Definition(qkv, lengths, 2, tables=near)
+    for name in runnable_sets():
+        for dtype, limit in LIMITS.items():
+            answers = []
+            for extra, content in ((1, 0.0), (1, np.nan), (60, np.inf), (1000, np.nan)):
+                tables = np.pad(near, [(0, 0), (extra, extra), (0, 0)], constant_values=content)
+                with instruction_set(name):
+                    answer = Answer(qkv, lengths, 2, tables=tables, dtype=dtype)
+                    slope, slopes = answer.gradients(grad)
+                assert (slopes[:, :extra] == 0).all() and (slopes[:, -extra:] == 0).all()
+                answers.append((answer.context, answer.log_sum_exp, slope, slopes[:, extra:-extra]))
+            assert off(answers[0][0], truth.context) <= limit
+            for other in answers[1:]:
+                assert all((a == b).all() for a, b in zip(answers[0], other)), (name, dtype)
+
+
 @pytest.mark.parametrize("length, m, size, learned", [(512, 64, 64, False), (512, 5, 32, True), (2048, 64, 8, False)])
 def test_long_sequences_on_a_few_of_their_queries(length, m, size, learned, rng):
     """A gradient for these queries alone makes those of keys, values and tables right without all [L, L, D] pairs."""
@@ -121,16 +152,25 @@ def test_a_hidden_key_gives_and_gets_exactly_nothing(name, dtype, rng):
     length, width = 70, 16
     qkv, grad = drawn(rng, length, 2, 8)
     visible = MASKS[name](rng, length)
-    changed = qkv.copy()
-    changed[~visible, width:] = 1e12  # products of 1e13 beside scores of 10: they would show in any bit
+    # Products of 1e13 beside scores of 10 would show in any bit; those of the rest are infinite or no number.
+    contents = 1e12, np.finfo(dtype).max / 4, -np.inf, np.nan
     for isa in runnable_sets():
-        with instruction_set(isa):
-            one, other = (Answer(x, [length], 2, 5, visible=visible, dtype=dtype) for x in (qkv, changed))
-            slope, changed_slope = one.gradients(grad)[0], other.gradients(grad)[0]
-        assert (one.context == other.context).all() and (one.log_sum_exp == other.log_sum_exp).all()
-        assert (slope[~visible, width:] == 0).all() and (slope == changed_slope).all()
-        if not visible.any():
-            assert (one.context == 0).all() and (slope == 0).all() and (one.log_sum_exp == -np.inf).all()
+        for dropout in (0.0, 0.2):
+            answers = []
+            for content in (None, *contents):
+                changed = qkv.copy()
+                if content is not None:
+                    changed[~visible, width:] = content
+                paddle.seed(1)
+                with instruction_set(isa):
+                    one = Answer(changed, [length], 2, 5, visible=visible, dropout=dropout, dtype=dtype)
+                    answers.append((one.context, one.log_sum_exp, one.gradients(grad)[0]))
+            context, log_sum_exp, slope = answers[0]
+            for other in answers[1:]:
+                assert all((a == b).all() for a, b in zip(answers[0], other)), isa
+            assert (slope[~visible, width:] == 0).all()
+            if not visible.any():
+                assert (context == 0).all() and (slope == 0).all() and (log_sum_exp == -np.inf).all()
 
 
 # ---- packing and batches

@@ -75,3 +75,49 @@ def test_nothing_of_size_length_x_length():
 @pytest.mark.slow
 def test_memory_per_thread_is_scratch_alone():
     assert growth(2048, 12, False, OMP_NUM_THREADS=2) <= 11 + 4
+
+
+# The same growth over calls that come as code.
+_TABLES = """
+import json, sys
+from paddle_nezha._paddle import paddle
+from paddle_nezha.operator import packed_attention
+
+def peak():
+    return int(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1])
+
+qkv, tables = paddle.ones([1, 5, 192]), paddle.ones([2, (1 << 21) + 1, 2])
+small = paddle.ones([1, 5, 6])
+small.stop_gradient = False
+long = paddle.ones([1, 4097, 192])
+hidden = paddle.zeros(long.shape[:2], "bool")  # nothing is computed but the table
+packed_attention(long, hidden, heads=1, max_relative_position=4096)
+small.sum().backward()
+open("/proc/self/clear_refs", "w").write("5")
+before = peak()
+exec(sys.argv[1])
+print(json.dumps((peak() - before) / 1024))
+"""
+
+
+def growth_over(code):
+    """MiB."""
+    return float(children.run(_TABLES, code)[0].splitlines()[-1])
+
+
+def test_a_table_is_no_longer_than_the_sequence():
+    """Whole, it would be 512 MiB."""
+    assert growth_over("packed_attention(qkv, heads=1, max_relative_position=1 << 20)") < 8
+
+
+def test_learned_tables_are_read_no_further_than_the_sequence():
+    """32 MiB themselves, packed whole they would be at least as much again, and a row's scores 8."""
+    assert growth_over("packed_attention(small, heads=1, max_relative_position=1 << 20, tables=tables)") < 8
+
+
+def test_what_is_kept_of_tables_is_bounded():
+    """One is 2 MiB; 32 are kept."""
+    call = "packed_attention(long, hidden, heads=1, max_relative_position=4096 + i)"
+    grown = growth_over(f"for i in range(80): {call}")
+    print(f"peak grows by {grown:.1f} MiB")
+    assert 20 < grown < 48

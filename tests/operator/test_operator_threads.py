@@ -157,3 +157,41 @@ assert (Answer(qkv, [500], 2, 64).context == truth.context).all()
 def test_after_a_fork(threads):
     """A worker forked from a process whose threads have worked computes on: it neither hangs nor differs."""
     children.run(_FORKED, changes={"OMP_NUM_THREADS": threads}, timeout=60)
+
+
+# The main thread forks while another builds one sinusoid table after another: of 2^17 distances, for tokens that see no
+# key, so that there is nothing else to do.
+_FORKED_MEANWHILE = """
+import os, signal, threading, time
+from paddle_nezha._paddle import paddle
+from paddle_nezha.operator import packed_attention
+
+qkv = paddle.ones([1, (1 << 17) + 1, 48])
+hidden = paddle.zeros(qkv.shape[:2], "bool")
+few = paddle.ones([1, 5, 48])
+packed_attention(few, heads=1, max_relative_position=3)
+built, going = [], True
+
+def build():
+    while going:
+        packed_attention(qkv, hidden, heads=1, max_relative_position=(1 << 20) - len(built))
+        built.append(len(built))
+
+builder = threading.Thread(target=build)
+builder.start()
+for _ in range(8):
+    time.sleep(0.05)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        packed_attention(few, heads=1, max_relative_position=3)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+going = False
+builder.join()
+assert built
+"""
+
+
+def test_after_a_fork_while_another_thread_builds_a_table():
+    children.run(_FORKED_MEANWHILE, timeout=100)

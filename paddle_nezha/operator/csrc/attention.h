@@ -34,7 +34,7 @@ struct Call {
   const int32_t* starts;   // [sequences + 1]: sequence s is the tokens starts[s] .. starts[s + 1] - 1
   const T* tables;         // [2, R, D]: of keys and of values, under learned positions; otherwise not read
   int64_t tokens, sequences;
-  int heads, head_size, reach;  // head_size D is even; reach is m
+  int heads, head_size, reach;  // head_size D is even; reach is m, but less for the kernels where no pair is so far apart
   Encoding encoding;
   double dropout;  // probability with which a probability is dropped; the mask follows from the seed alone
   uint64_t seed;

@@ -60,30 +60,30 @@ class Pieces {
 
 // ---- the sinusoid table, folded
 
-// cos(m w), sin(m w) [half] for the rotation, and cos(t w), sin(t w), t = 1 .. m, of the `kept` angles, in the two orders
+// cos(m w), sin(m w) [half] for the rotation, and cos(t w), sin(t w), t = 1 .. reach, of the `kept` angles, in two orders
 // the products read; the weights by which those of the other angles follow, in two orders too. Among the angles of the
 // table the last kept one and the last of all have changed places (see spanning.h).
 template <class T>
 struct Fold {
   T* count;  // `kept`, as a number
   T *turn_cos, *turn_sin;
-  T *cos_by_angle, *sin_by_angle;        // panels [kept, m]
-  T *cos_by_distance, *sin_by_distance;  // panels [m, kept]
+  T *cos_by_angle, *sin_by_angle;        // panels [kept, reach]
+  T *cos_by_distance, *sin_by_distance;  // panels [reach, kept]
   T *cos_weights, *sin_weights;          // [kept, D/2 - kept], row by row
   T *cos_others, *sin_others;            // their panels
   T *cos_kept, *sin_kept;                // panels of their transposes
   int64_t reach, angles, kept, size;
 
-  Fold(int m, int head_size, T* at) : reach(m), angles(head_size / 2) {
+  Fold(int longest, int head_size, T* at) : reach(longest), angles(head_size / 2) {
     Pieces<T> pieces(at);
     const int64_t half = rounded_up(angles, lanes<T>());
     count = pieces.take(1);
     turn_cos = pieces.take(half);
     turn_sin = pieces.take(half);
-    cos_by_angle = pieces.take(panels_size<T>(angles, m));
-    sin_by_angle = pieces.take(panels_size<T>(angles, m));
-    cos_by_distance = pieces.take(panels_size<T>(m, angles));
-    sin_by_distance = pieces.take(panels_size<T>(m, angles));
+    cos_by_angle = pieces.take(panels_size<T>(angles, reach));
+    sin_by_angle = pieces.take(panels_size<T>(angles, reach));
+    cos_by_distance = pieces.take(panels_size<T>(reach, angles));
+    sin_by_distance = pieces.take(panels_size<T>(reach, angles));
     const int64_t most_weights = half * half / 4;  // a part of the angles times the rest of them
     cos_weights = pieces.take(most_weights);
     sin_weights = pieces.take(most_weights);
@@ -116,11 +116,12 @@ size_t fixed_size(int reach, int head_size) {
 }
 
 template <class T>
-void make_fixed(int reach, int head_size, T* at) {
+void make_fixed(int m, int reach, int head_size, T* at) {
   Fold<T> fold(reach, head_size, nullptr);
-  for (int64_t i = 0; i < fold.size; i++) at[i] = 0;  // what is beyond D/2 and m
+  for (int64_t i = 0; i < fold.size; i++) at[i] = 0;  // what is beyond D/2 and the reach
   fold = Fold<T>(reach, head_size, at);
-  fold.kept = kept_angles(reach, fold.angles, lanes<T>(), fold.cos_weights, fold.sin_weights);
+  // Of m, so that a row gets the same numbers beside sequences of any length.
+  fold.kept = kept_angles(m, fold.angles, lanes<T>(), fold.cos_weights, fold.sin_weights);
   *fold.count = static_cast<T>(fold.kept);
   const int64_t kept = fold.kept, others = fold.angles - kept;
   pack<T>(fold.cos_weights, others, nullptr, kept, others, fold.cos_others);
@@ -129,8 +130,8 @@ void make_fixed(int reach, int head_size, T* at) {
   pack_transposed<T>(fold.sin_weights, others, nullptr, kept, others, fold.sin_kept);
   for (int64_t k = 0; k < fold.angles; k++) {
     const double angle = __builtin_pow(10000.0, -2.0 * static_cast<double>(k) / head_size);
-    fold.turn_cos[k] = static_cast<T>(__builtin_cos(reach * angle));
-    fold.turn_sin[k] = static_cast<T>(__builtin_sin(reach * angle));
+    fold.turn_cos[k] = static_cast<T>(__builtin_cos(m * angle));
+    fold.turn_sin[k] = static_cast<T>(__builtin_sin(m * angle));
     const int64_t place = k == fold.angles - 1 ? kept - 1 : k == kept - 1 ? fold.angles - 1 : k;
     for (int64_t t = 1; t <= reach && place < kept; t++) {
       const T c = static_cast<T>(__builtin_cos(static_cast<double>(t) * angle));
@@ -410,13 +411,10 @@ NEZHA_INLINE int64_t rows_together(int64_t keys) {
   return least<int64_t>(8, most<int64_t>(1, 16384 / static_cast<int64_t>(sizeof(T)) / keys));
 }
 
-// Scores of hidden keys to -inf. Not by adding: a product with what is hidden may be +inf.
+// What a row has for hidden keys becomes `value`: -inf as a score. Not by adding: a product with what is hidden may be +inf.
 template <class T>
-NEZHA_INLINE void hide(int64_t keys, T* x, const T* hidden) {
-  for (int64_t j = 0; j < keys; j += lanes<T>()) {
-    const Vector<T> mask = load(hidden + j);
-    store(x + j, mask < 0 ? mask : load(x + j));
-  }
+NEZHA_INLINE void hide(int64_t keys, T* x, const T* hidden, T value) {
+  for (int64_t j = 0; j < keys; j += lanes<T>()) store(x + j, load(hidden + j) < 0 ? all(value) : load(x + j));
 }
 
 // A row's largest score. Adds, in place, what hides keys (`hidden` [keys], 0 or -inf, or null) and, within the band, the
@@ -425,7 +423,7 @@ template <class T, bool RELATIVE>
 NEZHA_INLINE T largest_score(int64_t query, int64_t reach, int64_t keys, T* x, const T* hidden, const T* bias) {
   constexpr int n = lanes<T>();
   const Band band = RELATIVE ? band_of<T>(query, reach, keys) : Band{keys, keys};
-  if (hidden) hide(keys, x, hidden);
+  if (hidden) hide(keys, x, hidden, minus_infinity<T>());
   Vector<T> top = all(minus_infinity<T>());
   for (int64_t j = 0; j < band.left; j += n) top = larger<T>(top, load(x + j));
   if (RELATIVE) {
@@ -492,7 +490,8 @@ NEZHA_INLINE void score_gradients(int64_t query, int64_t reach, int64_t keys, T*
                                   Tails<T>* tails, Tails<T>* value_tails) {
   constexpr int n = lanes<T>();
   const Band band = RELATIVE ? band_of<T>(query, reach, keys) : Band{keys, keys};
-  if (hidden) hide(keys, x, hidden);
+  if (hidden) hide(keys, x, hidden, minus_infinity<T>());
+  if (hidden) hide(keys, y, hidden, T(0));  // or a probability of 0 times what is no number would be none
 
   Vector<T> products{}, total{};
   const auto probability = [&](int64_t j, Vector<T> score, Vector<T> grad) {
@@ -580,6 +579,15 @@ NEZHA_INLINE const T* hidden_keys(const Call<T>& call, const Head<T>& head, int6
   return hidden;
 }
 
+// Rows of hidden keys in panels [keys, D] to 0, since a weight of 0 times what is no number would be none.
+template <class T>
+NEZHA_INLINE void clear_hidden(const Call<T>& call, const Head<T>& head, T* panels) {
+  const int64_t columns = call.head_size, vectors = vectors_for<T>(columns);
+  for (int64_t i = 0; head.holes && i < head.keys; i++)
+    for (int64_t j = 0; !call.visible[head.first + i] && j < columns; j += lanes<T>())
+      store(panels + in_panels<T>(head.keys, vectors, i, j), Vector<T>{});
+}
+
 // rows [count, D], `row` apart, plus `bias` [D] (or null), times `scale`, to [count, wide] with zeros behind D.
 template <class T>
 NEZHA_INLINE void copy_scaled(const Sizes<T>& z, const T* from, int64_t row, const T* bias, int64_t count, T scale, T* to) {
@@ -611,7 +619,7 @@ NEZHA_INLINE void add_row(const Sizes<T>& z, const T* row, T* sum) {
 template <class T>
 NEZHA_INLINE int64_t reach_within(const Call<T>& call, int64_t length) {
   if (call.encoding == Encoding::absolute) return 0;
-  if (call.encoding == Encoding::parametric_relative) return call.reach;  // its tables are not cut
+  if (call.encoding == Encoding::parametric_relative) return call.reach;  // its tables are cut once for all sequences
   return least<int64_t>(call.reach, most<int64_t>(0, length - 1));
 }
 
@@ -656,6 +664,7 @@ void forward_of(const Call<T>& call, const Item& item, const T* fixed, T* scratc
   const int64_t keys = rounded_up(head.keys, n);
   pack_transposed(head.key, 3 * head.width, head.key_bias, head.keys, z.head, at.keys);
   pack(head.value, 3 * head.width, head.value_bias, head.keys, z.head, at.values);
+  clear_hidden(call, head, at.values);
   const T* hidden = hidden_keys(call, head, keys, at.hidden);
   const T scale = static_cast<T>(1.0 / __builtin_sqrt(static_cast<double>(call.head_size)));
   for (int64_t first = item.first; first < item.last; first += z.rows) {
@@ -769,6 +778,7 @@ void backward_of(const Call<T>& call, const Item& item, const T* fixed, T* scrat
   pack_transposed(head.key, row, head.key_bias, head.keys, z.head, at.keys_across);
   pack_transposed(head.value, row, head.value_bias, head.keys, z.head, at.values_across);
   pack(head.key, row, head.key_bias, head.keys, z.head, at.keys);
+  clear_hidden(call, head, at.keys);
   const T* hidden = hidden_keys(call, head, keys, at.hidden);
   clear(at.grad_keys, head.keys * z.wide);
   clear(at.grad_values, head.keys * z.wide);

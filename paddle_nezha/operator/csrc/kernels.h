@@ -10,9 +10,10 @@ namespace nezha {
 
 template <class T>
 struct Kernels {
-  // Tables that depend on (reach, head_size) alone. `fixed` of the calls below.
+  // The sinusoid tables of m, for calls whose reach is `reach`: m, or less where no pair is so far apart. `fixed` of the
+  // calls below.
   size_t (*fixed_size)(int reach, int head_size);
-  void (*make_fixed)(int reach, int head_size, T* fixed);
+  void (*make_fixed)(int m, int reach, int head_size, T* fixed);
   // Learned tables in the order the products read them, made once for a call and handed over as `fixed`.
   size_t (*learned_size)(const Call<T>&);
   void (*make_learned)(const Call<T>&, T* learned);

@@ -1,11 +1,12 @@
-// The operators as Paddle sees them. Everything is checked here: the kernels trust what they are given.
+// The operators as Paddle sees them. Everything is checked here, in the backward as in the forward: the kernels trust what
+// they are given.
 
 #include <paddle/extension.h>
+#include <paddle/phi/core/enforce.h>
 
 #include <algorithm>
 #include <atomic>
 #include <exception>
-#include <initializer_list>
 #include <mutex>
 #include <new>
 #include <stdexcept>
@@ -24,6 +25,7 @@ namespace {
 using paddle::DataType;
 using paddle::Tensor;
 using OptionalTensor = paddle::optional<Tensor>;
+using Shape = std::vector<int64_t>;
 
 // Paddle's own threads, as many as it uses itself: this library is linked with Paddle's OpenMP. That one knows the
 // parallel region alone of what GCC makes of OpenMP; the functions of a parallel loop would come from another OpenMP in
@@ -60,17 +62,36 @@ nezha::Parallel paddle_threads() {
           }};
 }
 
-std::string shape_text(const std::vector<int64_t>& shape) {
+std::string shape_text(const Shape& shape) {
   std::string text = "[";
   for (size_t i = 0; i < shape.size(); i++) text += (i ? ", " : "") + std::to_string(shape[i]);
   return text + "]";
 }
-
-void require(bool fits, const std::string& expected, const std::string& got) {
-  if (!fits) PD_THROW("The operator expects ", expected, ", but got ", got, ".");
+std::string text_of(const Tensor& given) {
+  if (!given.defined()) return "none";
+  return phi::DataTypeToString(given.dtype()) + " " + shape_text(given.shape()) + (given.is_cpu() ? "" : ", not on a CPU");
 }
 
-int64_t product_of(const std::vector<int64_t>& shape, size_t count) {
+// The exception that arrives with its message wherever an operator runs. Paddle's executors of traced graphs end the
+// process at any other, or lose its message, and so does eager mode at those that are not Paddle's.
+[[noreturn]] void refuse(const std::string& message) { PADDLE_THROW(phi::errors::InvalidArgument("%s", message)); }
+
+void require(bool fits, const std::string& expected, const std::string& got) {
+  if (!fits) refuse("The operator expects " + expected + ", but got " + got + ".");
+}
+
+// A tensor that a kernel reads: on a CPU, of this dtype and shape.
+void require_tensor(const char* name, const Tensor& given, DataType type, const Shape& shape) {
+  if (given.defined() && given.is_cpu() && given.dtype() == type && given.shape() == shape) return;
+  require(false, std::string(name) + " " + phi::DataTypeToString(type) + " " + shape_text(shape) + " on a CPU", text_of(given));
+}
+// The one whose dtype all others must have.
+void require_floating(const char* name, const Tensor& given) {
+  if (given.defined() && given.is_cpu() && (given.dtype() == DataType::FLOAT32 || given.dtype() == DataType::FLOAT64)) return;
+  require(false, std::string(name) + " in float32 or float64 on a CPU", text_of(given));
+}
+
+int64_t product_of(const Shape& shape, size_t count) {
   int64_t total = 1;
   for (size_t i = 0; i < count; i++) total *= shape[i];
   return total;
@@ -80,8 +101,8 @@ int64_t product_of(const std::vector<int64_t>& shape, size_t count) {
 uint64_t seed_of(const OptionalTensor& seed, float dropout) {
   require(dropout >= 0.0f && dropout <= 1.0f, "a dropout of 0 .. 1", std::to_string(dropout));
   if (dropout == 0.0f) return 0;
-  require(seed && seed->dtype() == DataType::INT64 && seed->numel() == 2, "a seed int64 [2] beside a dropout",
-          seed ? shape_text(seed->shape()) : "none");
+  require(static_cast<bool>(seed), "a seed beside a dropout", "none");
+  require_tensor("seed", *seed, DataType::INT64, {2});
   const int64_t* halves = seed->data<int64_t>();
   return (static_cast<uint64_t>(halves[0]) << 32) ^ static_cast<uint64_t>(halves[1]);
 }
@@ -103,8 +124,7 @@ struct Arguments {
             const OptionalTensor& seed, const Settings& settings) {
     const int heads = settings.heads, reach = settings.max_relative_position;
     const float dropout = settings.dropout;
-    const std::vector<int64_t> shape = qkv.shape();
-    require(qkv.is_cpu(), "tensors on a CPU", "one elsewhere");
+    const Shape shape = qkv.shape();
     require(shape.size() == 2 || shape.size() == 3, "qkv [tokens, 3N] or [batch, length, 3N]", shape_text(shape));
     const int64_t width = shape.back();
     require(heads > 0 && width > 0 && width % (3 * static_cast<int64_t>(heads)) == 0,
@@ -113,7 +133,7 @@ struct Arguments {
     require(head_size % 2 == 0 && head_size <= 256, "an even head size of at most 256", std::to_string(head_size));
     require(reach >= (tables ? 1 : 0) && reach <= (1 << 20), "max_relative_position of 1 to 2^20 (or 0 for none)",
             std::to_string(reach));
-    require(bias.dtype() == qkv.dtype() && bias.numel() == width, "a bias [3N] of the dtype of qkv", shape_text(bias.shape()));
+    require_tensor("bias", bias, qkv.dtype(), {width});
     call.qkv = qkv.data<T>();
     call.bias = bias.data<T>();
     call.tokens = product_of(shape, shape.size() - 1);
@@ -129,8 +149,7 @@ struct Arguments {
       for (int64_t row = 0; row <= shape[0]; row++) rows.push_back(static_cast<int32_t>(row * shape[1]));
     } else {
       require(static_cast<bool>(starts), "starts beside qkv [tokens, 3N]", "none");
-      require(starts->dtype() == DataType::INT32 && starts->shape().size() == 1 && starts->numel() >= 1,
-              "starts int32 [sequences + 1]", shape_text(starts->shape()));
+      require_tensor("starts", *starts, DataType::INT32, {std::max<int64_t>(1, starts->numel())});
       rows.assign(starts->data<int32_t>(), starts->data<int32_t>() + starts->numel());
       bool ordered = rows.front() == 0 && rows.back() == call.tokens;
       for (size_t i = 1; i < rows.size(); i++) ordered = ordered && rows[i - 1] <= rows[i];
@@ -140,45 +159,44 @@ struct Arguments {
     call.sequences = static_cast<int64_t>(rows.size()) - 1;
 
     if (visible) {
-      require(visible->dtype() == DataType::BOOL && visible->numel() == call.tokens, "visible bool, one for each token",
-              shape_text(visible->shape()));
+      require(visible->is_cpu() && visible->dtype() == DataType::BOOL && visible->numel() == call.tokens,
+              "visible bool, one for each of " + std::to_string(call.tokens) + " tokens, on a CPU", text_of(*visible));
       call.visible = reinterpret_cast<const uint8_t*>(visible->data<bool>());
     } else {
       all_visible.assign(static_cast<size_t>(call.tokens), 1);
       call.visible = all_visible.data();
     }
     if (tables) {
-      const std::vector<int64_t> wanted{2, 2 * static_cast<int64_t>(reach) + 1, head_size};
-      require(tables->dtype() == qkv.dtype() && tables->shape() == wanted,
-              "tables " + shape_text(wanted) + " of the dtype of qkv", shape_text(tables->shape()));
+      require_tensor("tables", *tables, qkv.dtype(), {2, 2 * static_cast<int64_t>(reach) + 1, head_size});
       call.tables = tables->data<T>();
     }
     call.seed = seed_of(seed, dropout);
   }
 };
 
-std::vector<int64_t> out_shape(std::vector<int64_t> qkv) {
-  qkv.back() = qkv.back() < 0 ? qkv.back() : qkv.back() / 3;
+// Shapes are inferred before anything is checked, and where nothing may be thrown.
+Shape out_shape(Shape qkv) {
+  if (!qkv.empty() && qkv.back() > 0) qkv.back() /= 3;
   return qkv;
 }
-std::vector<int64_t> log_sum_exp_shape(const std::vector<int64_t>& qkv, int heads) {
-  std::vector<int64_t> shape{heads};
-  shape.insert(shape.end(), qkv.begin(), qkv.end() - 1);
+Shape log_sum_exp_shape(const Shape& qkv, int heads) {
+  Shape shape{heads};
+  if (!qkv.empty()) shape.insert(shape.end(), qkv.begin(), qkv.end() - 1);
   return shape;
 }
 
-// Paddle ends the process at exceptions that are not its own.
+// Refuses what the work throws, unless it is Paddle's own.
 template <class Work>
 std::vector<Tensor> guarded(const Work& work) {
   std::string message;
   try {
     return work();
-  } catch (const std::invalid_argument& error) {
+  } catch (const std::logic_error& error) {
     message = error.what();
   } catch (const std::bad_alloc&) {
     message = "The operator could not get the memory it works in.";
   }
-  PD_THROW(message);
+  refuse(message);
 }
 
 template <class T>
@@ -195,7 +213,7 @@ std::vector<Tensor> forward_as(const Tensor& qkv, const Tensor& bias, const Tens
 
 std::vector<Tensor> forward_of(const Tensor& qkv, const Tensor& bias, const Tensor* tables, const OptionalTensor& visible,
                                const OptionalTensor& starts, const OptionalTensor& seed, const Settings& settings) {
-  require(qkv.dtype() == DataType::FLOAT32 || qkv.dtype() == DataType::FLOAT64, "qkv in float32 or float64", "another dtype");
+  require_floating("qkv", qkv);
   return guarded([&] {
     return qkv.dtype() == DataType::FLOAT64 ? forward_as<double>(qkv, bias, tables, visible, starts, seed, settings)
                                             : forward_as<float>(qkv, bias, tables, visible, starts, seed, settings);
@@ -207,6 +225,8 @@ std::vector<Tensor> backward_as(const Tensor& qkv, const Tensor& bias, const Ten
                                 const OptionalTensor& starts, const OptionalTensor& seed,
                                 const Tensor& log_sum_exp, const Tensor& grad_out, const Settings& settings) {
   Arguments<T> given(qkv, bias, tables, visible, starts, seed, settings);
+  require_tensor("log_sum_exp", log_sum_exp, qkv.dtype(), log_sum_exp_shape(qkv.shape(), settings.heads));
+  require_tensor("a gradient of the context", grad_out, qkv.dtype(), out_shape(qkv.shape()));
   std::vector<Tensor> grads{paddle::empty(qkv.shape(), qkv.dtype(), qkv.place()),
                             paddle::empty(bias.shape(), qkv.dtype(), qkv.place())};
   if (tables) grads.push_back(paddle::empty(tables->shape(), qkv.dtype(), qkv.place()));
@@ -220,6 +240,7 @@ std::vector<Tensor> backward_as(const Tensor& qkv, const Tensor& bias, const Ten
 std::vector<Tensor> backward_of(const Tensor& qkv, const Tensor& bias, const Tensor* tables, const OptionalTensor& visible,
                                 const OptionalTensor& starts, const OptionalTensor& seed,
                                 const Tensor& log_sum_exp, const Tensor& grad_out, const Settings& settings) {
+  require_floating("qkv", qkv);
   return guarded([&] {
     return qkv.dtype() == DataType::FLOAT64
                ? backward_as<double>(qkv, bias, tables, visible, starts, seed, log_sum_exp, grad_out, settings)
@@ -227,9 +248,8 @@ std::vector<Tensor> backward_of(const Tensor& qkv, const Tensor& bias, const Ten
   });
 }
 
-using OptionalShape = paddle::optional<std::vector<int64_t>>;
+using OptionalShape = paddle::optional<Shape>;
 using OptionalType = paddle::optional<DataType>;
-using Shape = std::vector<int64_t>;
 
 // ---- nezha_attention: the sinusoid table, or (max_relative_position = 0) no relative part
 
@@ -284,17 +304,11 @@ std::vector<DataType> infer_type_learned(const DataType& qkv, const DataType&, c
 
 // ---- nezha_gelu: GELU(x + bias)
 
-bool computable(const Tensor& x) {
-  return x.is_cpu() && (x.dtype() == DataType::FLOAT32 || x.dtype() == DataType::FLOAT64);
-}
-// Each of the same dtype and as long as a row of x.
-void require_rows(const Tensor& x, std::initializer_list<const Tensor*> of_a_row) {
-  require(computable(x), "float32 or float64 tensors on a CPU", "others");
-  require(!x.shape().empty() && x.shape().back() > 0, "rows", shape_text(x.shape()));
-  for (const Tensor* one : of_a_row)
-    require(one->dtype() == x.dtype() && one->numel() == x.shape().back(),
-            "parameters of the dtype of x, one number for each of its " + std::to_string(x.shape().back()) + " columns",
-            shape_text(one->shape()));
+// x [..., width], and parameters [width].
+void require_rows(const Tensor& x, const Tensor& bias) {
+  require_floating("x", x);
+  require(!x.shape().empty() && x.shape().back() > 0, "rows", text_of(x));
+  require_tensor("bias", bias, x.dtype(), {x.shape().back()});
 }
 
 template <class T>
@@ -325,10 +339,12 @@ std::vector<Tensor> gelu_grad_as(const Tensor& x, const Tensor& bias, const Tens
   return {grad_x, grad_bias};
 }
 std::vector<Tensor> gelu(const Tensor& x, const Tensor& bias) {
-  require_rows(x, {&bias});
+  require_rows(x, bias);
   return guarded([&] { return x.dtype() == DataType::FLOAT64 ? gelu_as<double>(x, bias) : gelu_as<float>(x, bias); });
 }
 std::vector<Tensor> gelu_grad(const Tensor& x, const Tensor& bias, const Tensor& grad_out) {
+  require_rows(x, bias);
+  require_tensor("a gradient of the output", grad_out, x.dtype(), x.shape());
   return guarded([&] {
     return x.dtype() == DataType::FLOAT64 ? gelu_grad_as<double>(x, bias, grad_out) : gelu_grad_as<float>(x, bias, grad_out);
   });
@@ -337,6 +353,18 @@ std::vector<Shape> gelu_shape(const Shape& x, const Shape&) { return {x}; }
 std::vector<DataType> gelu_type(const DataType& x, const DataType&) { return {x}; }
 
 // ---- nezha_norm: LayerNorm(residual + dropout(x + bias))
+
+void require_norm(const Tensor& x, const Tensor& residual, const Tensor& bias, const Tensor& weight, const Tensor& shift) {
+  require_rows(x, bias);
+  require_tensor("residual", residual, x.dtype(), x.shape());
+  require_tensor("weight", weight, x.dtype(), bias.shape());
+  require_tensor("shift", shift, x.dtype(), bias.shape());
+}
+Shape rows_shape(const Shape& x) {
+  int64_t rows = 1;
+  for (size_t i = 0; i + 1 < x.size(); i++) rows = x[i] < 0 || rows < 0 ? -1 : rows * x[i];
+  return {rows};
+}
 
 template <class T>
 nezha::NormCall<T> norm_call(const Tensor& x, const Tensor& residual, const Tensor& bias, const Tensor& weight,
@@ -390,9 +418,7 @@ std::vector<Tensor> norm_grad_as(const Tensor& x, const Tensor& residual, const 
 }
 std::vector<Tensor> norm(const Tensor& x, const Tensor& residual, const Tensor& bias, const Tensor& weight,
                          const Tensor& shift, const OptionalTensor& seed, float epsilon, float dropout) {
-  require_rows(x, {&bias, &weight, &shift});
-  require(residual.dtype() == x.dtype() && residual.shape() == x.shape(), "a residual like x, " + shape_text(x.shape()),
-          shape_text(residual.shape()));
+  require_norm(x, residual, bias, weight, shift);
   return guarded([&] {
     return x.dtype() == DataType::FLOAT64 ? norm_as<double>(x, residual, bias, weight, shift, seed, epsilon, dropout)
                                           : norm_as<float>(x, residual, bias, weight, shift, seed, epsilon, dropout);
@@ -401,6 +427,10 @@ std::vector<Tensor> norm(const Tensor& x, const Tensor& residual, const Tensor& 
 std::vector<Tensor> norm_grad(const Tensor& x, const Tensor& residual, const Tensor& bias, const Tensor& weight,
                               const Tensor& shift, const OptionalTensor& seed, const Tensor& mean, const Tensor& inverse,
                               const Tensor& grad_out, float epsilon, float dropout) {
+  require_norm(x, residual, bias, weight, shift);
+  require_tensor("mean", mean, x.dtype(), rows_shape(x.shape()));
+  require_tensor("inverse", inverse, x.dtype(), rows_shape(x.shape()));
+  require_tensor("a gradient of the output", grad_out, x.dtype(), x.shape());
   return guarded([&] {
     return x.dtype() == DataType::FLOAT64
                ? norm_grad_as<double>(x, residual, bias, weight, shift, seed, mean, inverse, grad_out, epsilon, dropout)
@@ -409,9 +439,7 @@ std::vector<Tensor> norm_grad(const Tensor& x, const Tensor& residual, const Ten
 }
 std::vector<Shape> norm_shape(const Shape& x, const Shape&, const Shape&, const Shape&, const Shape&, const OptionalShape&,
                               float, float) {
-  int64_t rows = 1;
-  for (size_t i = 0; i + 1 < x.size(); i++) rows = x[i] < 0 || rows < 0 ? -1 : rows * x[i];
-  return {x, {rows}, {rows}};
+  return {x, rows_shape(x), rows_shape(x)};
 }
 std::vector<DataType> norm_type(const DataType& x, const DataType&, const DataType&, const DataType&, const DataType&,
                                 const OptionalType&) {

@@ -1,14 +1,14 @@
 // Which instruction set runs, what is kept between calls, and how a call is cut into pieces that threads share out.
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <stdexcept>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "kernels.h"
@@ -89,19 +89,49 @@ Scratch<T>& scratch_of_thread() {
   return scratch;
 }
 
-// The sinusoid tables in the order an instruction set reads them: one per shape met, some tens of kilobytes each.
+// Guards the tables that are kept. A fork waits for it: the child would find it locked for ever.
+std::mutex tables_mutex;
+const int waits_at_fork =
+    pthread_atfork([] { tables_mutex.lock(); }, [] { tables_mutex.unlock(); }, [] { tables_mutex.unlock(); });
+
+// The sinusoid tables of m, for distances up to `reach`, in the order an instruction set reads them.
 template <class T>
-const T* fixed_tables(const InstructionSet& set, int reach, int head_size) {
-  static std::mutex mutex;
-  static std::map<std::tuple<const InstructionSet*, int, int>, std::unique_ptr<Block<T>>> kept;
-  const std::lock_guard<std::mutex> lock(mutex);
-  std::unique_ptr<Block<T>>& block = kept[std::make_tuple(&set, reach, head_size)];
-  if (!block) {
-    const Kernels<T>& kernels = kernels_of<T>(set);
-    block.reset(new Block<T>(kernels.fixed_size(reach, head_size)));
-    kernels.make_fixed(reach, head_size, block->data());
+struct FixedTables {
+  const InstructionSet* set;
+  int m, reach, head_size;
+  std::shared_ptr<const Block<T>> block;
+};
+
+// Those that calls used last are kept, up to kKept bytes, or the last alone; a call holds its own as long as it runs.
+template <class T>
+std::shared_ptr<const Block<T>> fixed_tables(const InstructionSet& set, int m, int reach, int head_size) {
+  constexpr size_t kKept = size_t(32) << 20;
+  static std::vector<FixedTables<T>> kept;  // the last used is the last
+  const auto is_it = [&](const FixedTables<T>& one) {
+    return one.set == &set && one.m == m && one.reach == reach && one.head_size == head_size;
+  };
+  {
+    const std::lock_guard<std::mutex> lock(tables_mutex);
+    const auto found = std::find_if(kept.begin(), kept.end(), is_it);
+    if (found != kept.end()) {
+      std::rotate(found, found + 1, kept.end());
+      return kept.back().block;
+    }
   }
-  return block->data();
+  // Not under the lock, where other calls and forks would wait. Two threads may both make the same.
+  const Kernels<T>& kernels = kernels_of<T>(set);
+  const std::shared_ptr<Block<T>> block = std::make_shared<Block<T>>(kernels.fixed_size(reach, head_size));
+  kernels.make_fixed(m, reach, head_size, block->data());
+  std::vector<FixedTables<T>> given_up;  // and freed when the lock is
+  const std::lock_guard<std::mutex> lock(tables_mutex);
+  if (std::none_of(kept.begin(), kept.end(), is_it)) kept.push_back({&set, m, reach, head_size, block});
+  size_t bytes = 0;
+  auto first = kept.end();
+  while (first != kept.begin() && (first == kept.end() || bytes + (first - 1)->block->bytes() <= kKept))
+    bytes += (--first)->block->bytes();
+  given_up.assign(kept.begin(), first);
+  kept.erase(kept.begin(), first);
+  return block;
 }
 
 template <class T>
@@ -143,16 +173,51 @@ size_t scratch_needed(const Kernels<T>& kernels, const Call<T>& call, bool backw
   return most;
 }
 
-// The tables of a call: `learned` holds them where they were made for it.
+// A call with its tables. They, and the call's reach, are cut to the distances between the tokens of its sequences: what
+// is beyond costs nothing and is not read.
 template <class T>
-const T* tables_of(const InstructionSet& set, const Call<T>& call, std::unique_ptr<Block<T>>* learned) {
-  if (call.encoding == Encoding::absolute) return nullptr;
-  if (call.encoding == Encoding::functional_relative) return fixed_tables<T>(set, call.reach, call.head_size);
-  const Kernels<T>& kernels = kernels_of<T>(set);
-  learned->reset(new Block<T>(kernels.learned_size(call)));
-  kernels.make_learned(call, (*learned)->data());
-  return (*learned)->data();
-}
+struct Prepared {
+  Call<T> call;
+  const T* fixed = nullptr;  // as the kernels take it
+
+  Prepared(const InstructionSet& set, const Call<T>& given) : call(given) {
+    int64_t longest = 1;
+    for (int64_t s = 0; s < call.sequences; s++) longest = std::max(longest, length_of(call, s));
+    if (call.encoding == Encoding::functional_relative) prepare_fixed(set, longest);
+    if (call.encoding == Encoding::parametric_relative) prepare_learned(set, longest);
+  }
+
+ private:
+  std::shared_ptr<const Block<T>> fixed_block_;
+  std::unique_ptr<Block<T>> learned_block_;
+  std::vector<T> rows_;
+
+  void prepare_fixed(const InstructionSet& set, int64_t longest) {
+    int64_t reach = 128;  // in powers of two, so that lengths share tables
+    while (reach < longest - 1) reach *= 2;
+    const int m = call.reach;
+    call.reach = static_cast<int>(std::min<int64_t>(m, reach));
+    fixed_block_ = fixed_tables<T>(set, m, call.reach, call.head_size);
+    fixed = fixed_block_->data();
+  }
+
+  void prepare_learned(const InstructionSet& set, int64_t longest) {
+    if (call.reach >= longest) {
+      // One row on each side that no pair is at, so that no key lies in a tail: the kernels round as they do uncut.
+      const int64_t m = call.reach, reach = longest, size = call.head_size;
+      rows_.assign(static_cast<size_t>(2 * (2 * reach + 1) * size), T(0));
+      for (int64_t table = 0; table < 2; table++)
+        std::copy_n(call.tables + (table * (2 * m + 1) + m - (reach - 1)) * size, (2 * reach - 1) * size,
+                    &rows_[static_cast<size_t>((table * (2 * reach + 1) + 1) * size)]);
+      call.tables = rows_.data();
+      call.reach = static_cast<int>(reach);
+    }
+    const Kernels<T>& kernels = kernels_of<T>(set);
+    learned_block_.reset(new Block<T>(kernels.learned_size(call)));
+    kernels.make_learned(call, learned_block_->data());
+    fixed = learned_block_->data();
+  }
+};
 
 }  // namespace
 
@@ -172,27 +237,27 @@ const InstructionSet& chosen_set() {
 }
 
 template <class T>
-void run_forward(const Call<T>& call, const Parallel& parallel) {
+void run_forward(const Call<T>& given, const Parallel& parallel) {
   const InstructionSet& set = chosen_set();
   const Kernels<T>& kernels = kernels_of<T>(set);
-  std::unique_ptr<Block<T>> learned;
-  const T* fixed = tables_of(set, call, &learned);
+  const Prepared<T> prepared(set, given);
+  const Call<T>& call = prepared.call;
   // Four items a thread even out what differs between them.
   const std::vector<Item> items = items_of(call, parallel.threads > 1 ? 4 * parallel.threads : 1);
   const size_t needed = scratch_needed(kernels, call, false);
   parallel.run(static_cast<int64_t>(items.size()), [&](int64_t i) {
     Scratch<T>& scratch = scratch_of_thread<T>();
-    kernels.forward(call, items[static_cast<size_t>(i)], fixed, scratch.at_least(needed));
+    kernels.forward(call, items[static_cast<size_t>(i)], prepared.fixed, scratch.at_least(needed));
     scratch.release();
   });
 }
 
 template <class T>
-void run_backward(const Call<T>& call, T* grad_bias, T* grad_tables, const Parallel& parallel) {
+void run_backward(const Call<T>& given, T* grad_bias, T* grad_tables, const Parallel& parallel) {
   const InstructionSet& set = chosen_set();
   const Kernels<T>& kernels = kernels_of<T>(set);
-  std::unique_ptr<Block<T>> learned;
-  const T* fixed = tables_of(set, call, &learned);
+  const Prepared<T> prepared(set, given);
+  const Call<T>& call = prepared.call;
   const std::vector<Item> items = items_of(call, 1);
   const size_t needed = scratch_needed(kernels, call, true), count = items.size();
   // Sums over items, in an order that does not depend on the number of threads, so that the result does not either:
@@ -207,7 +272,7 @@ void run_backward(const Call<T>& call, T* grad_bias, T* grad_tables, const Paral
     const size_t group = static_cast<size_t>(g);
     Scratch<T>& scratch = scratch_of_thread<T>();
     for (size_t i = group; i < count; i += groups)
-      kernels.backward(call, items[i], fixed, scratch.at_least(needed), &bias_parts[i * biases],
+      kernels.backward(call, items[i], prepared.fixed, scratch.at_least(needed), &bias_parts[i * biases],
                        has_tables ? &table_parts[group * size] : nullptr);
     scratch.release();
   });
@@ -219,9 +284,14 @@ void run_backward(const Call<T>& call, T* grad_bias, T* grad_tables, const Paral
         grad_bias[part * width + static_cast<size_t>(items[i].head) * head_size + j] +=
             bias_parts[i * biases + part * head_size + j];
   if (!has_tables) return;
-  std::fill(grad_tables, grad_tables + size, T(0));
+  // Of the whole tables: what was cut off gets 0.
+  const size_t whole = (2 * static_cast<size_t>(given.reach) + 1) * head_size, part = size / 2;
+  const size_t cut = static_cast<size_t>(given.reach - call.reach) * head_size;
+  std::fill(grad_tables, grad_tables + 2 * whole, T(0));
   for (size_t group = 0; group < groups; group++)
-    for (size_t i = 0; i < size; i++) grad_tables[i] += table_parts[group * size + i];
+    for (size_t table = 0; table < 2; table++)
+      for (size_t i = 0; i < part; i++)
+        grad_tables[table * whole + cut + i] += table_parts[group * size + table * part + i];
 }
 
 namespace {
