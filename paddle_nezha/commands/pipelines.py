@@ -1,13 +1,16 @@
-"""Commands that put a model to work on texts: fill-mask and encode."""
+"""Commands that put a model to work on texts: fill-mask, encode and predict."""
 
 import argparse
+import contextlib
+import json
 import signal
 import sys
 import threading
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from paddle_nezha.commands.shared import add_json, command, print_json
+from paddle_nezha.commands.shared import COULD_NOT, DONE, add_json, command, fail, print_json, use_all_cores
 from paddle_nezha.pipelines import pipeline
 from paddle_nezha.pipelines.batches import TOKENS_PER_BATCH
 from paddle_nezha.pipelines.lines import Source
@@ -53,6 +56,37 @@ def add(commands: Any) -> None:
     )
     _add_files(one, "the .npy or .jsonl to write; - is JSONL on standard output", required=True)
 
+    one = command(
+        commands,
+        "predict",
+        _predict,
+        "what a fine-tuned model answers to every example of a file of any size",
+        "paddle-nezha predict run --input texts.txt --output answers.jsonl",
+        "paddle-nezha predict run/model --input test.tsv.gz --output answers.tsv --format tsv",
+        "zcat texts.gz | paddle-nezha predict run --input - --output - > answers.jsonl",
+    )
+    one.add_argument("model", metavar="FOLDER", help="what `paddle-nezha finetune` left: its run, or the model in it")
+    one.add_argument(
+        "--input",
+        required=True,
+        metavar="FILE",
+        help="a file of any layout that finetune reads, gzipped or not, with labels or without; texts may stand one a "
+        "line; - is standard input",
+    )
+    one.add_argument("--output", required=True, metavar="FILE", help="the file to write; - is standard output")
+    one.add_argument(
+        "--format",
+        choices=("jsonl", "tsv"),  # predict.FORMS, which needs Paddle
+        default="jsonl",
+        help="an object a line, or a header and columns (default: %(default)s)",
+    )
+    one.add_argument("--n-best", type=int, default=0, metavar="N", help="span: list the N best answers too")
+    one.add_argument("--layout", metavar="NAME", help="how the file is laid out (told from its content)")
+    one.add_argument(
+        "--columns", type=_columns, metavar="JSON", help='which columns hold what, such as {"text": "review"}'
+    )
+    _add_running(one)
+
 
 def _add_files(one: argparse.ArgumentParser, output: str, required: bool) -> None:
     one.add_argument(
@@ -67,6 +101,10 @@ def _add_files(one: argparse.ArgumentParser, output: str, required: bool) -> Non
     one.add_argument("--output", required=required, metavar="FILE", help=output)
     one.add_argument("--field", metavar="KEY", help="read JSONL, with the text under KEY (default of a .jsonl: text)")
     one.add_argument("--max-length", type=int, metavar="N", help="tokens that are read of a text (default: 512)")
+    _add_running(one)
+
+
+def _add_running(one: argparse.ArgumentParser) -> None:
     one.add_argument(
         "--tokens-per-batch",
         type=int,
@@ -120,18 +158,64 @@ def _encode(options: argparse.Namespace) -> int:
     return _report(done, options.output, options.json)
 
 
+def _predict(options: argparse.Namespace) -> int:
+    use_all_cores()
+    tune_cpu()
+    try:
+        with _own_handler():
+            predict = pipeline(None, options.model, tokens_per_batch=options.tokens_per_batch, n_best=options.n_best)
+        source = predict.source(options.input, layout=options.layout, columns=options.columns)
+        done = predict.run(source, options.output, form=options.format, force=options.force)
+    except ModuleNotFoundError as error:
+        if error.name not in ("paddle", "sklearn", "seqeval"):
+            raise
+        needs = error if error.name == "paddle" else f"{error}: pip install 'paddle_nezha[train]'"
+        return fail(needs, COULD_NOT, options.json)
+    for remark in done.remarks:
+        print(remark, file=sys.stderr)
+    streams = options.output == "-"
+    if options.json and not streams:
+        told = {"output": options.output, "rows": done.rows, "resumed_at": done.resumed}
+        print_json(told if done.scores is None else {**told, "scores": done.scores})
+        return DONE
+    if not streams:
+        print(f"{options.output}: {done.rows:,} rows")
+    if done.scores is not None:
+        shown = ", ".join(f"{name} {value:.4f}" for name, value in done.scores.items())
+        print(f"scores: {shown}", file=sys.stderr if streams else sys.stdout)
+    return DONE
+
+
+def _columns(text: str) -> "dict[str, Any]":
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise argparse.ArgumentTypeError(f'expected an object such as {{"text": "review"}}, got {text!r}')
+    return found
+
+
 def _opened(task: str, options: argparse.Namespace, **more: Any) -> Any:
     tune_cpu()
     try:
-        return pipeline(
-            task, options.model, max_length=options.max_length, tokens_per_batch=options.tokens_per_batch, **more
-        )
+        with _own_handler():
+            return pipeline(
+                task, options.model, max_length=options.max_length, tokens_per_batch=options.tokens_per_batch, **more
+            )
     except ModuleNotFoundError as error:
         if error.name != "paddle":
             raise
         raise ValueError(str(error)) from None
+
+
+@contextlib.contextmanager
+def _own_handler() -> "Iterator[None]":
+    """Paddle, imported within the block, puts a handler of its own in the place of Python's, and dies of SIGTERM by
+    it; after the block Python's is there again."""
+    try:
+        yield
     finally:
-        # Paddle, imported by now, has put a handler of its own in the place of Python's, and dies of SIGTERM by it.
         handler = signal.getsignal(signal.SIGTERM)
         if handler is not None and threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, handler)

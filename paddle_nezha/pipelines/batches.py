@@ -2,10 +2,13 @@
 that a run that goes on after a stop computes the same numbers. Needs no Paddle."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Callable, TypeVar
 
 import numpy as np
 
 from .lines import Line
+
+Item = TypeVar("Item")
 
 # Tokens of a batch, padding included. Larger ones gained nothing on a processor, for widths of 256 and of 768.
 TOKENS_PER_BATCH = 4096
@@ -15,16 +18,24 @@ _BATCHES_PER_WINDOW = 32
 _LINES_PER_WINDOW = 8192
 
 
-def windows(lines: "Iterable[Line]", tokens_per_batch: int) -> "Iterator[list[Line]]":
-    """Lines in their order, as many at a time as are computed together."""
-    window: "list[Line]" = []
-    characters = 0
+def characters(line: Line) -> int:
+    return len(line.text)
+
+
+def windows(
+    lines: "Iterable[Item]",
+    tokens_per_batch: int,
+    size: "Callable[[Item], int]" = characters,  # type: ignore[assignment]
+) -> "Iterator[list[Item]]":
+    """Lines, or other items of so many characters, in their order, as many at a time as are computed together."""
+    window: "list[Item]" = []
+    gathered = 0
     for line in lines:
         window.append(line)
-        characters += len(line.text)
-        if characters >= _BATCHES_PER_WINDOW * tokens_per_batch or len(window) == _LINES_PER_WINDOW:
+        gathered += size(line)
+        if gathered >= _BATCHES_PER_WINDOW * tokens_per_batch or len(window) == _LINES_PER_WINDOW:
             yield window
-            window, characters = [], 0
+            window, gathered = [], 0
     if window:
         yield window
 

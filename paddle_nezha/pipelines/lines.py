@@ -84,6 +84,11 @@ class Source:
         self.key = "text" if key is None and named else key
         self._spooled: Optional[IO[bytes]] = None
 
+    @property
+    def reading(self) -> "dict[str, Optional[str]]":
+        """What decides, beside its bytes, which texts it holds."""
+        return {"key": self.key}
+
     @contextmanager
     def spooled(self, folder: PathLike) -> Iterator[None]:
         """Within the block what is piped in can be read more than once: it is kept on the disk of `folder`, in a file

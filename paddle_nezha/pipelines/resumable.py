@@ -21,21 +21,29 @@ logger = logging.getLogger("paddle_nezha")
 class Growing:
     """What was written so far: `lines` of the input, `size` bytes."""
 
-    def __init__(self, file: "IO[bytes]", note: Path, facts: "dict[str, Any]", lines: int, size: int) -> None:
+    def __init__(
+        self, file: "IO[bytes]", note: Path, facts: "dict[str, Any]", lines: int, size: int, state: Any
+    ) -> None:
         self._file, self._note, self._facts = file, note, facts
-        self.lines, self.size = lines, size
+        self.lines, self.size, self.state = lines, size, state
         self.resumed = lines
 
-    def append(self, data: bytes, lines: int) -> None:
-        """Adds what belongs to the next `lines` lines. When it returns, a kill no longer costs them."""
+    def append(self, data: bytes, lines: int, state: Any = None) -> None:
+        """Adds what belongs to the next `lines` lines. When it returns, a kill no longer costs them.
+
+        Args:
+            state: what was gathered over all lines so far; the next run finds it as its `state`. JSON.
+        """
         self._file.write(data)
         self._file.flush()
         os.fsync(self._file.fileno())
-        self.lines, self.size = self.lines + lines, self.size + len(data)
+        self.lines, self.size, self.state = self.lines + lines, self.size + len(data), state
         self._record()
 
     def _record(self) -> None:
         content = {**self._facts, "lines": self.lines, "bytes": self.size}
+        if self.state is not None:
+            content["state"] = self.state
         fresh = self._note.with_name(self._note.name + ".new")
         with open(fresh, "w", encoding="utf-8") as file:
             json.dump(content, file, ensure_ascii=True, indent=2)
@@ -80,10 +88,10 @@ def resumable(
     file = open(part, "r+b" if part.exists() else "x+b")
     try:
         _lock(file, part, target)
-        lines, size = _counted(note, file, facts, target, force)
+        lines, size, state = _counted(note, file, facts, target, force)
         file.truncate(size)
         file.seek(size)
-        growing = Growing(file, note, facts, lines, size)
+        growing = Growing(file, note, facts, lines, size, state)
         growing._record()
         try:
             yield growing
@@ -108,10 +116,12 @@ def _plain(facts: "Mapping[str, Any]") -> "dict[str, Any]":
     return content
 
 
-def _counted(note: Path, file: "IO[bytes]", facts: "dict[str, Any]", target: Path, force: bool) -> "tuple[int, int]":
-    """How many lines and bytes of a part count: none of a new one, or of one that is given up."""
+def _counted(
+    note: Path, file: "IO[bytes]", facts: "dict[str, Any]", target: Path, force: bool
+) -> "tuple[int, int, Any]":
+    """How many lines and bytes of a part count, and its state: none of a new one, or of one that is given up."""
     if not note.exists():
-        return 0, 0
+        return 0, 0, None
     try:
         begun = json.loads(note.read_text(encoding="utf-8"))
         lines, size = int(begun["lines"]), int(begun["bytes"])
@@ -119,22 +129,22 @@ def _counted(note: Path, file: "IO[bytes]", facts: "dict[str, Any]", target: Pat
     except (ValueError, KeyError, TypeError):
         if not force:
             raise FileExistsError(f"{note} is not what this program wrote: begin anew with --force.") from None
-        return 0, 0
+        return 0, 0, None
     other = _differences(settings, facts["settings"])
     if other:
         if force:
-            return 0, 0
+            return 0, 0, None
         raise FileExistsError(
             f"{target}.part was begun with another {'; another '.join(other)}. Give the same again to go on, or begin "
             "anew with --force."
         )
     if os.fstat(file.fileno()).st_size < size:
         logger.warning("%s.part is shorter than its note says: it is begun anew.", target)
-        return 0, 0
+        return 0, 0, None
     moved = _differences(surroundings, facts["surroundings"])
     if lines and moved:
         logger.warning("%s.part was begun with another %s: last bits may differ.", target, "; another ".join(moved))
-    return lines, size
+    return lines, size, begun.get("state")
 
 
 def _differences(old: "dict[str, Any]", new: "dict[str, Any]") -> "list[str]":

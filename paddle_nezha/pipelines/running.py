@@ -3,20 +3,50 @@
 import itertools
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Optional, Protocol
 
 from tqdm import tqdm
 
 from paddle_nezha._files import PathLike
 
-from .batches import windows
-from .lines import Account, Line, Source
+from .batches import characters, windows
+from .lines import Account
 from .resumable import refuse_existing, resumable
 
 # Raised with the way windows and batches are made, so that no part of another edition is gone on with.
 _EDITION = 1
+
+
+class Readable(Protocol):
+    """A file whose lines, or examples, can be read in their order, and again."""
+
+    name: str
+
+    @property
+    def reading(self) -> "Mapping[str, Any]":
+        """What decides how it is read, as settings. JSON."""
+
+    def spooled(self, folder: PathLike) -> "AbstractContextManager[None]":
+        """Within the block what is piped in can be read more than once."""
+
+    def read(self, account: Account) -> "Iterator[Any]":
+        """Every line; `account` gets their number and, at the end, the digest."""
+
+    def survey(self, check: "Optional[Callable[[Any], None]]" = None) -> Account:
+        """Reads everything once, and refuses what cannot be used."""
+
+
+class Memory(Protocol):
+    """What a job gathers over all lines, so small that it is noted with each window."""
+
+    def state(self) -> Any:
+        """JSON."""
+
+    def restore(self, state: Any) -> None:
+        """Goes on from what `state` gave."""
 
 
 @dataclass(frozen=True)
@@ -30,14 +60,18 @@ class Job:
         tokens_per_batch: which sets the size of a window.
         header: the first bytes of an output for so many lines.
         check: refuses a line that cannot be answered (ValueError), before anything is computed.
+        size: characters of a line, which set the size of a window.
+        memory: what `answer` gathers; a run that goes on after a stop goes on with it.
     """
 
-    answer: "Callable[[list[Line]], bytes]"
+    answer: "Callable[[list[Any]], bytes]"
     settings: "Mapping[str, Any]"
     surroundings: "Mapping[str, Any]"
     tokens_per_batch: int
     header: "Callable[[int], bytes]" = lambda lines: b""
-    check: "Optional[Callable[[Line], None]]" = None
+    check: "Optional[Callable[[Any], None]]" = None
+    size: "Callable[[Any], int]" = characters
+    memory: Optional[Memory] = None
 
 
 @dataclass(frozen=True)
@@ -48,7 +82,7 @@ class Done:
     resumed: int
 
 
-def run_file(job: Job, source: Source, output: PathLike, *, force: bool = False, progress: bool = True) -> Done:
+def run_file(job: Job, source: Readable, output: PathLike, *, force: bool = False, progress: bool = True) -> Done:
     """Answers every line of a file into another, in its order, in memory that does not depend on its length.
 
     The source is read once before anything is computed: what cannot be used is refused then, and its digest tells
@@ -69,45 +103,47 @@ def run_file(job: Job, source: Source, output: PathLike, *, force: bool = False,
             "tokens per batch": job.tokens_per_batch,
             "edition": _EDITION,
             "input, sha256": account.digest,
-            "key": source.key,
+            **source.reading,
         }
         with resumable(output, settings, job.surroundings, force) as growing:
+            if job.memory is not None and growing.state is not None:
+                job.memory.restore(growing.state)
             if not growing.size:
                 growing.append(job.header(account.lines), 0)
             again = Account()
             with _bar(progress, total=account.lines, initial=growing.lines) as bar:
                 rest = itertools.islice(source.read(again), growing.lines, None)
-                for window in windows(rest, job.tokens_per_batch):
-                    growing.append(job.answer(window), len(window))
+                for window in windows(rest, job.tokens_per_batch, job.size):
+                    answers = job.answer(window)
+                    growing.append(answers, len(window), None if job.memory is None else job.memory.state())
                     bar.update(len(window))
             if (again.lines, again.digest) != (account.lines, account.digest):
                 raise ValueError(f"{source.name} changed while it was read: begin anew with --force.")
             return Done(account, growing.resumed)
 
 
-def run_stream(job: Job, source: Source) -> Done:
+def run_stream(job: Job, source: Readable) -> Done:
     """Answers every line to standard output, window by window; nothing is read twice, and nothing kept."""
     account, out = Account(), sys.stdout.buffer
     out.write(job.header(0))
-    for window in windows(_checked(source.read(account), job.check), job.tokens_per_batch):
+    for window in windows(_checked(source.read(account), job.check), job.tokens_per_batch, job.size):
         out.write(job.answer(window))
         out.flush()
     return Done(account, 0)
 
 
-def _checked(lines: "Iterable[Line]", check: "Optional[Callable[[Line], None]]") -> "Iterator[Line]":
+def _checked(lines: "Iterable[Any]", check: "Optional[Callable[[Any], None]]") -> "Iterator[Any]":
     for line in lines:
         if check is not None:
             check(line)
         yield line
 
 
-def _survey(job: Job, source: Source, progress: bool) -> Account:
+def _survey(job: Job, source: Readable, progress: bool) -> Account:
     with _bar(progress, desc="reading") as bar:
 
-        def look(line: Line) -> None:
-            if line.number % 4096 == 0:
-                bar.update(4096)
+        def look(line: Any) -> None:
+            bar.update()
             if job.check is not None:
                 job.check(line)
 

@@ -133,7 +133,7 @@ def test_a_pooler_that_would_be_random_is_refused(build, parts, tmp_path):
 
 
 def test_another_task_is_refused():
-    with pytest.raises(ValueError, match="expected a task out of fill-mask, encode, but got 'fillmask'"):
+    with pytest.raises(ValueError, match="expected a task out of fill-mask, encode, .*, but got 'fillmask'"):
         paddle_nezha.pipeline("fillmask")
 
 

@@ -9,7 +9,7 @@ import gzip
 import os
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, Optional
@@ -65,6 +65,9 @@ class TextFile:
         if not self.path.is_file():
             got = "a folder" if self.path.is_dir() else "no regular file"
             raise DataError(f"{self.name}: expected a file that can be read more than once, got {got}. Name a file.")
+        self._refuse_what_is_no_text()
+
+    def _refuse_what_is_no_text(self) -> None:
         start = self._start(_JUDGED)
         for magic, what in _FORMATS.items():
             if start.startswith(magic):
@@ -105,10 +108,14 @@ class TextFile:
 
     @contextmanager
     def _opened(self) -> "Iterator[IO[bytes]]":
-        with open(self.path, "rb") as file:
-            zipped = file.peek(2)[:2] == _GZIP
+        with self._raw() as file:
+            zipped = file.read(2) == _GZIP
+            file.seek(0)
             content: Any = gzip.GzipFile(fileobj=file) if zipped else file
             yield content
+
+    def _raw(self) -> "AbstractContextManager[IO[bytes]]":
+        return open(self.path, "rb")
 
     def _start(self, size: int) -> bytes:
         try:
@@ -147,6 +154,26 @@ class TextFile:
             f"{where}: expected UTF-8 text, got {met}: the file is {fitting}. Convert it: "
             f"iconv -f {fitting} -t UTF-8 FILE > NEW"
         )
+
+
+class SpooledFile(TextFile):
+    """What was piped in, kept in an open file; one reader at a time.
+
+    Args:
+        file: which can be read and sought; it stays open.
+        name: what messages call it.
+
+    Raises:
+        DataError: it is no text, or has no content.
+    """
+
+    def __init__(self, file: "IO[bytes]", name: str) -> None:
+        self.name, self._file = name, file
+        self._refuse_what_is_no_text()
+
+    def _raw(self) -> "AbstractContextManager[IO[bytes]]":
+        self._file.seek(0)
+        return nullcontext(self._file)
 
 
 def _fitting_encoding(start: bytes) -> Optional[str]:

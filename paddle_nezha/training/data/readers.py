@@ -81,7 +81,7 @@ LAYOUTS = {
     "c3": ("choice",),
 }
 _LONGEST_TOKEN = 20  # characters of a line that may be one token
-Paths = Union[PathLike, Sequence[PathLike]]
+Paths = Union[PathLike, Sequence[PathLike], TextFile]
 
 _JSON = re.compile(r'\s*(\{\s*["}]|\[\s*[\[{])')
 _SURROGATES = re.compile("[\ud800-\udfff]")
@@ -118,7 +118,7 @@ def read(
 
     Args:
         task: "sentence", "pair", "token", "span" or "choice".
-        path: a file; for the layout "two-file" two of them, or their folder.
+        path: a file, open as a `TextFile` or not; for the layout "two-file" two of them, or their folder.
         layout: one of LAYOUTS; None tells it from the content.
         columns: role to a column's name or its place from 0 (negative from behind). Roles are text, pair, label;
             tokens, labels; question, context, answers, id; and choices. Names ask for a header. None tells them.
@@ -150,7 +150,10 @@ def open_records(
     """Tells what `read` is not told; a task of None too."""
     if layout is not None and layout not in LAYOUTS:
         raise ValueError(f"layout is one of {', '.join(LAYOUTS)}, got {layout!r}")
-    if (
+    if isinstance(path, TextFile):
+        if layout == "two-file":
+            raise DataError(f"{path.name}: the layout 'two-file' needs two files. Give their folder.")
+    elif (
         layout == "two-file"
         or not isinstance(path, (str, os.PathLike))
         or (task in (None, "token") and Path(path).is_dir())
@@ -159,7 +162,7 @@ def open_records(
         _refuse_other_task("two-file", task, source.name)
         _refuse_columns("two-file", columns, source.name)
         return Opened(source.name, "two-file", "token", None, read_two_files(source, target, notes))
-    file = TextFile(path)
+    file = path if isinstance(path, TextFile) else TextFile(path)
     sample = file.sample()
     document = None
     if layout is None:

@@ -15,7 +15,8 @@ from paddle_nezha.training import collators, features
 from paddle_nezha.training.data import readers
 from paddle_nezha.training.finetuning.objective import SpanObjective, TaskObjective, TokenObjective
 from paddle_nezha.training.finetuning.settings import METRICS
-from paddle_nezha.training.scoring import classes, entities, spans
+from paddle_nezha.training.finetuning.tallies import ClassTally, EntityTally, SpanTally, Tally
+from paddle_nezha.training.scoring.entities import find_entities, joined
 
 FILE = "task.json"
 
@@ -96,13 +97,25 @@ class Task:
         """What is kept of a batch's answers [B, ...]: at least `output_shape` of each."""
         return logits.numpy()
 
-    def rows(self, records: "Sequence[Any]", made: "list[dict[str, Any]]", outputs: "list[np.ndarray]") -> "list[Any]":
+    def rows(
+        self, records: "Sequence[Any]", made: "list[dict[str, Any]]", outputs: "list[np.ndarray]", n_best: int = 0
+    ) -> "list[Any]":
         """A prediction for each record: a dict with `index`, `prediction`, `confidence`, `text`, and `label` where the
-        record has one."""
+        record has one.
+
+        Args:
+            n_best: span: so many answers are listed under `n_best`, the best first.
+        """
+        raise NotImplementedError
+
+    def tally(self) -> Tally:
+        """Adds up what the scores of rows are made of."""
         raise NotImplementedError
 
     def score(self, records: "Sequence[Any]", rows: "list[Any]") -> "dict[str, float]":
-        raise NotImplementedError
+        tally = self.tally()
+        tally.add(rows)
+        return tally.scores()
 
     def class_counts(self, made: "list[dict[str, Any]]") -> np.ndarray:
         """How often each class is labelled [K]."""
@@ -123,7 +136,9 @@ class SequenceTask(Task):
             records, self.tokenizer, max_length=self.facts.max_length, label_names=self.names
         )
 
-    def rows(self, records: "Sequence[Any]", made: "list[dict[str, Any]]", outputs: "list[np.ndarray]") -> "list[Any]":
+    def rows(
+        self, records: "Sequence[Any]", made: "list[dict[str, Any]]", outputs: "list[np.ndarray]", n_best: int = 0
+    ) -> "list[Any]":
         found = []
         for index, (record, logits) in enumerate(zip(records, outputs)):
             chances = _softmax(logits)
@@ -141,10 +156,8 @@ class SequenceTask(Task):
             )
         return found
 
-    def score(self, records: "Sequence[Any]", rows: "list[Any]") -> "dict[str, float]":
-        places = {name: number for number, name in enumerate(self.names)}
-        truth, given = ([places[row[key]] for row in rows] for key in ("label", "prediction"))
-        return classes.score_classes(truth, given, self.names)
+    def tally(self) -> Tally:
+        return ClassTally(self.names)
 
 
 class TokenTask(Task):
@@ -169,20 +182,23 @@ class TokenTask(Task):
         """The class of each token alone: probabilities of a long file would fill the memory."""
         return logits.argmax(-1).numpy()
 
-    def rows(self, records: "Sequence[Any]", made: "list[dict[str, Any]]", outputs: "list[np.ndarray]") -> "list[Any]":
+    def rows(
+        self, records: "Sequence[Any]", made: "list[dict[str, Any]]", outputs: "list[np.ndarray]", n_best: int = 0
+    ) -> "list[Any]":
         tags = features.word_tags(made, [output.astype(int).tolist() for output in outputs], self.names)
         return [
             {
                 "index": index,
                 **({} if record.labels is None else {"label": list(record.labels)}),
                 "prediction": found,
+                "entities": _entities(record.tokens, found),
                 "tokens": list(record.tokens),
             }
             for index, (record, found) in enumerate(zip(records, tags))
         ]
 
-    def score(self, records: "Sequence[Any]", rows: "list[Any]") -> "dict[str, float]":
-        return entities.score_entities([row["label"] for row in rows], [row["prediction"] for row in rows])
+    def tally(self) -> Tally:
+        return EntityTally()
 
     def _collator(self) -> Any:
         return collators.DataCollatorForTokenClassification(self.tokenizer)
@@ -209,13 +225,16 @@ class SpanTask(Task):
     def output_shape(self, feature: "dict[str, Any]") -> "tuple[int, ...]":
         return (2, len(feature["input_ids"]))
 
-    def rows(self, records: "Sequence[Any]", made: "list[dict[str, Any]]", outputs: "list[np.ndarray]") -> "list[Any]":
+    def rows(
+        self, records: "Sequence[Any]", made: "list[dict[str, Any]]", outputs: "list[np.ndarray]", n_best: int = 0
+    ) -> "list[Any]":
         answers = features.best_spans(
             records,
             made,
             [output[0] for output in outputs],
             [output[1] for output in outputs],
             max_answer_length=self.facts.max_answer_length,
+            n_best=max(1, n_best),
         )
         return [
             {
@@ -223,13 +242,14 @@ class SpanTask(Task):
                 "id": record.id,
                 **({"label": [text for _, text in record.answers]} if record.answers else {}),
                 "prediction": answer.text,
+                **({"n_best": [_candidate(candidate) for candidate in answer.candidates]} if n_best else {}),
                 "question": record.question,
             }
             for index, (record, answer) in enumerate(zip(records, answers))
         ]
 
-    def score(self, records: "Sequence[Any]", rows: "list[Any]") -> "dict[str, float]":
-        return spans.score_spans(records, [row["prediction"] for row in rows])
+    def tally(self) -> Tally:
+        return SpanTally()
 
     def _collator(self) -> Any:
         return collators.DataCollatorForQuestionAnswering(self.tokenizer)
@@ -250,7 +270,9 @@ class ChoiceTask(Task):
     def output_shape(self, feature: "dict[str, Any]") -> "tuple[int, ...]":
         return (len(feature["input_ids"]),)
 
-    def rows(self, records: "Sequence[Any]", made: "list[dict[str, Any]]", outputs: "list[np.ndarray]") -> "list[Any]":
+    def rows(
+        self, records: "Sequence[Any]", made: "list[dict[str, Any]]", outputs: "list[np.ndarray]", n_best: int = 0
+    ) -> "list[Any]":
         return [
             {
                 "index": index,
@@ -266,10 +288,8 @@ class ChoiceTask(Task):
             )
         ]
 
-    def score(self, records: "Sequence[Any]", rows: "list[Any]") -> "dict[str, float]":
-        most = max(len(record.choices) for record in records)
-        truth, given = ([row[key] for row in rows] for key in ("label", "prediction"))
-        return classes.score_classes(truth, given, [str(number) for number in range(most)])
+    def tally(self) -> Tally:
+        return ClassTally(None)
 
     def _collator(self) -> Any:
         return collators.DataCollatorForMultipleChoice(self.tokenizer)
@@ -295,6 +315,20 @@ def read_records(
 def class_names(task: str, records: "Sequence[Any]") -> "Optional[list[str]]":
     """The classes that records are labelled with; None where the task has none."""
     return readers.label_names(records) if KINDS[task].has_names else None
+
+
+def _entities(tokens: "Sequence[str]", tags: "list[str]") -> "list[dict[str, Any]]":
+    """Tokens start .. end - 1 are an entity. Of characters the text is what they spell, of words there are blanks."""
+    spelled = "".join if all(len(token) == 1 for token in tokens) else joined
+    return [
+        {"type": found.type, "text": spelled(tokens[found.start : found.end]), "start": found.start, "end": found.end}
+        for found in find_entities([tags])
+    ]
+
+
+def _candidate(candidate: features.SpanCandidate) -> "dict[str, Any]":
+    """Characters start .. end - 1 of the context; the score is a sum of two logits."""
+    return {**vars(candidate), "score": round(candidate.score, 6)}
 
 
 def _softmax(logits: np.ndarray) -> np.ndarray:

@@ -136,21 +136,36 @@ def score_entities(
     Raises:
         ValueError: no rows, rows of different lengths, or what `find_entities` refuses.
     """
-    table = entity_scores(labels, predictions, mode, scheme)
-    whole = table[-1]
-    named = {"precision": whole.precision, "recall": whole.recall, "f1": whole.f1}
-    return {**named, **{f"f1_{item.type}": item.f1 for item in table[:-1]}}
+    return named_scores(entity_scores(labels, predictions, mode, scheme))
 
 
 def entity_scores(
     labels: "Tags", predictions: "Tags", mode: str = "lenient", scheme: Optional[str] = None
 ) -> "list[EntityScore]":
     """Each type, sorted by name, and last the micro average over all, whose type is ""; as `score_entities`."""
+    return score_counts(*count_entities(labels, predictions, mode, scheme))
+
+
+def count_entities(
+    labels: "Tags", predictions: "Tags", mode: str = "lenient", scheme: Optional[str] = None
+) -> "tuple[Counter[str], Counter[str], Counter[str]]":
+    """How many entities of each type are right, there, and found, as `score_entities`; parts of a file add up."""
     truth, given = _both(labels, predictions, mode, scheme)
     right = Counter(item.type for item in set(truth) & set(given))
-    there, found = Counter(item.type for item in truth), Counter(item.type for item in given)
+    return right, Counter(item.type for item in truth), Counter(item.type for item in given)
+
+
+def score_counts(right: "Counter[str]", there: "Counter[str]", found: "Counter[str]") -> "list[EntityScore]":
+    """The table of `entity_scores` from the counts of `count_entities`."""
     table = [_score(kind, right[kind], there[kind], found[kind]) for kind in sorted(set(there) | set(found))]
-    return [*table, _score("", sum(right.values()), len(truth), len(given))]
+    return [*table, _score("", sum(right.values()), sum(there.values()), sum(found.values()))]
+
+
+def named_scores(table: "Sequence[EntityScore]") -> "dict[str, float]":
+    """precision, recall, f1 and the F1 of each type, from the table of `entity_scores`."""
+    whole = table[-1]
+    named = {"precision": whole.precision, "recall": whole.recall, "f1": whole.f1}
+    return {**named, **{f"f1_{item.type}": item.f1 for item in table[:-1]}}
 
 
 def wrong_entities(

@@ -22,7 +22,7 @@ place of 0.57628.
 import re
 import string
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -68,18 +68,30 @@ def score_spans(
         raise ValueError("There is nothing to score: no questions came. See that the file that was read has records.")
     if len(records) != len(answers):
         raise ValueError(f"Expected an answer for each of {len(records)} questions, but got {len(answers)}.")
-    each = [
-        score_answer([text for _, text in record.answers], answer, definition)
-        for record, answer in zip(records, answers)
-    ]
-    known = [score for record, score in zip(records, each) if record.answers]
-    unknown = [score for record, score in zip(records, each) if not record.answers]
-    named = {"em": _mean([score.em for score in each]), "f1": _mean([score.f1 for score in each])}
+    sums: "Counter[str]" = Counter()
+    for record, answer in zip(records, answers):
+        sums.update(answer_sums([text for _, text in record.answers], answer, definition))
+    return score_sums(sums)
+
+
+def answer_sums(truths: "Sequence[str]", answer: str, definition: str = "cmrc") -> "dict[str, float]":
+    """What one question adds to the sums of `score_sums`; arguments and errors of `score_answer`."""
+    score = score_answer(truths, answer, definition)
+    kind = "known" if truths else "unknown"
+    return {kind: 1, f"{kind}_em": score.em, f"{kind}_f1": score.f1}
+
+
+def score_sums(sums: "Mapping[str, float]") -> "dict[str, float]":
+    """The means of `score_spans`, from the sums of what each question adds."""
+    known, unknown = sums.get("known", 0), sums.get("unknown", 0)
+    named = {
+        name: (sums.get(f"known_{name}", 0) + sums.get(f"unknown_{name}", 0)) / (known + unknown)
+        for name in ("em", "f1")
+    }
     if unknown:
-        named["no_answer_accuracy"] = _mean([score.em for score in unknown])
+        named["no_answer_accuracy"] = sums["unknown_em"] / unknown
         if known:
-            named["answered_em"] = _mean([score.em for score in known])
-            named["answered_f1"] = _mean([score.f1 for score in known])
+            named.update({f"answered_{name}": sums[f"known_{name}"] / known for name in ("em", "f1")})
     return named
 
 
@@ -131,10 +143,6 @@ def _squad_f1(truth: str, answer: str) -> float:
         return float(left == right)
     common = sum((Counter(left) & Counter(right)).values())
     return 2 * common / (len(left) + len(right))
-
-
-def _mean(values: "Sequence[float]") -> float:
-    return sum(values) / len(values)
 
 
 _DEFINITIONS: "dict[str, tuple[Callable[[str], str], Callable[[str, str], float]]]" = {
