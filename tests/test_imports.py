@@ -70,6 +70,7 @@ ALLOWED = {
         "operator",
         "padding",
         "tokenizer",
+        "training",
     },
     "commands": {
         "_paddle",

@@ -491,7 +491,7 @@ def counted(note):
 
 @pytest.mark.parametrize("kills", [1, pytest.param(10, marks=[pytest.mark.slow, pytest.mark.timeout(600)])])
 def test_a_killed_run_goes_on_and_gives_the_same_bytes(folders, tmp_path, kills):
-    file, out = write("sentence", tmp_path / "texts.tsv", 1500 * kills), tmp_path / "out.jsonl"
+    file, out = write("sentence", tmp_path / "texts.tsv", 600 * kills), tmp_path / "out.jsonl"
     note, before, killed = tmp_path / "out.jsonl.part.json", 0, 0
     command = [sys.executable, "-W", "ignore", "-c", CHILD, *map(str, (folders["sentence"], file, out))]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
