@@ -2,7 +2,6 @@
 
 import argparse
 import contextlib
-import json
 import signal
 import sys
 import threading
@@ -15,6 +14,7 @@ from paddle_nezha.pipelines import pipeline
 from paddle_nezha.pipelines.batches import TOKENS_PER_BATCH
 from paddle_nezha.pipelines.lines import Source
 from paddle_nezha.pipelines.running import Done
+from paddle_nezha.training.settings import mapping
 from paddle_nezha.tuning import tune_cpu
 
 
@@ -83,7 +83,7 @@ def add(commands: Any) -> None:
     one.add_argument("--n-best", type=int, default=0, metavar="N", help="span: list the N best answers too")
     one.add_argument("--layout", metavar="NAME", help="how the file is laid out (told from its content)")
     one.add_argument(
-        "--columns", type=_columns, metavar="JSON", help='which columns hold what, such as {"text": "review"}'
+        "--columns", metavar="JSON", help="which columns or keys hold what, such as {text: review, label: stars}"
     )
     _add_running(one)
 
@@ -164,10 +164,11 @@ def _predict(options: argparse.Namespace) -> int:
     try:
         with _own_handler():
             predict = pipeline(None, options.model, tokens_per_batch=options.tokens_per_batch, n_best=options.n_best)
-        source = predict.source(options.input, layout=options.layout, columns=options.columns)
+        columns = None if options.columns is None else mapping(options.columns)
+        source = predict.source(options.input, layout=options.layout, columns=columns)
         done = predict.run(source, options.output, form=options.format, force=options.force)
     except ModuleNotFoundError as error:
-        if error.name not in ("paddle", "sklearn", "seqeval"):
+        if error.name not in ("paddle", "sklearn", "seqeval", "yaml"):
             raise
         needs = error if error.name == "paddle" else f"{error}: pip install 'paddle_nezha[train]'"
         return fail(needs, COULD_NOT, options.json)
@@ -184,16 +185,6 @@ def _predict(options: argparse.Namespace) -> int:
         shown = ", ".join(f"{name} {value:.4f}" for name, value in done.scores.items())
         print(f"scores: {shown}", file=sys.stderr if streams else sys.stdout)
     return DONE
-
-
-def _columns(text: str) -> "dict[str, Any]":
-    try:
-        found = json.loads(text)
-    except ValueError:
-        found = None
-    if not isinstance(found, dict):
-        raise argparse.ArgumentTypeError(f'expected an object such as {{"text": "review"}}, got {text!r}')
-    return found
 
 
 def _opened(task: str, options: argparse.Namespace, **more: Any) -> Any:

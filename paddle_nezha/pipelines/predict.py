@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Optional
 
 from paddle_nezha._files import PathLike
-from paddle_nezha._paddle import paddle
 from paddle_nezha.tokenizer import NeZhaTokenizer
 from paddle_nezha.training.finetuning.predicting import answers
 from paddle_nezha.training.finetuning.tasks import FILE, KINDS, Facts, Task
@@ -200,8 +199,7 @@ class Predictor:
     def _rows(self, window: "Sequence[Example]", gathered: "Optional[_Gathered]" = None) -> "list[dict[str, Any]]":
         records = [example.record for example in window]
         made, report = self.task.features([unlabelled(record) for record in records])
-        with paddle.no_grad():
-            outputs = answers(self.task, self._objective, made, self.tokens_per_batch, self._alone)
+        outputs = answers(self.task, self._objective, made, self.tokens_per_batch, self._alone)
         rows = self.task.rows(records, made, outputs, self.n_best)
         for example, row in zip(window, rows):
             row["index"] = example.index

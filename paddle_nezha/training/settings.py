@@ -115,7 +115,7 @@ def _typed(item: "Field[Any]", value: Any, source: str) -> Any:
         if plain == "str" and not isinstance(value, (dict, list)):
             return str(value)
         if plain == "dict":
-            return _mapping(value)
+            return mapping(value)
     except (TypeError, ValueError, OverflowError):
         pass
     words = {
@@ -137,11 +137,19 @@ def _boolean(value: Any) -> bool:
     return found
 
 
-def _mapping(value: Any) -> "dict[str, Any]":
+def mapping(value: Any) -> "dict[str, Any]":
+    """A mapping, or one written as JSON or YAML.
+
+    Raises:
+        ValueError: something else.
+    """
     if isinstance(value, str):
         import yaml
 
-        value = yaml.safe_load(value)
+        try:
+            value = yaml.safe_load(value)
+        except yaml.YAMLError:
+            raise ValueError(f"expected a mapping such as {{text: review}}, but got {value!r}.") from None
     if not isinstance(value, dict):
-        raise ValueError
+        raise ValueError(f"expected a mapping such as {{text: review}}, but got {value!r}.")
     return value

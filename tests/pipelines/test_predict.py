@@ -319,8 +319,12 @@ def test_scores_are_printed(call, folders, tmp_path):
 def test_columns_can_be_named(call, folders, tmp_path):
     file = tmp_path / "rows.jsonl"
     file.write_text('{"a": "今天", "b": "x"}\n{"a": "早上", "b": "y"}\n', encoding="utf-8")
-    code, out, _ = call(folders["sentence"], "--input", file, "--output", "-", "--columns", '{"text": "a"}')
-    assert code == 0 and [json.loads(line)["text"] for line in out.splitlines()] == ["今天", "早上"]
+    for columns in ('{"text": "a"}', "{text: a}"):
+        code, out, _ = call(folders["sentence"], "--input", file, "--output", "-", "--columns", columns)
+        assert code == 0 and [json.loads(line)["text"] for line in out.splitlines()] == ["今天", "早上"]
+    for columns in ("{", "a"):
+        code, _, err = call(folders["sentence"], "--input", file, "--output", "-", "--columns", columns)
+        assert code == 2 and "expected a mapping such as {text: review}" in err
 
 
 @pytest.mark.parametrize("task", TASKS)
