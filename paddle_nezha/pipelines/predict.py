@@ -189,12 +189,10 @@ class Predictor:
         if gathered.cut:
             most = self.task.facts.max_length
             remarks.append(f"{gathered.cut:,} examples lost tokens to the {most} that the model was fine-tuned with")
-        return Predicted(
-            done.account.lines,
-            done.resumed,
-            gathered.tally.scores() if gathered.tally.has_labels else None,
-            remarks,
-        )
+        rows, scored = done.account.lines, gathered.tally.scored
+        if 0 < scored < rows:
+            remarks.append(f"{scored:,} of {rows:,} examples have a label, and the scores are of these")
+        return Predicted(rows, done.resumed, gathered.tally.scores() if scored else None, remarks)
 
     def _rows(self, window: "Sequence[Example]", gathered: "Optional[_Gathered]" = None) -> "list[dict[str, Any]]":
         records = [example.record for example in window]

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import paddle_nezha
-from paddle_nezha import NeZhaConfig, NeZhaTokenizer
+from paddle_nezha import NeZhaConfig, NeZhaForPretraining, NeZhaTokenizer
 from paddle_nezha._paddle import paddle
 from paddle_nezha.cli import main
 from paddle_nezha.pipelines import predict as predict_module
@@ -23,8 +23,10 @@ from paddle_nezha.pipelines.batches import windows
 from paddle_nezha.pipelines.predict import Predictor
 from paddle_nezha.pipelines.records import PARTS, characters, examples
 from paddle_nezha.training.finetuning.predicting import answers
+from paddle_nezha.training.finetuning.settings import FinetuneSettings
 from paddle_nezha.training.finetuning.tallies import ClassTally, EntityTally, SpanTally
 from paddle_nezha.training.finetuning.tasks import KINDS, Facts, read_records
+from paddle_nezha.training.finetuning.trainer import finetune
 from paddle_nezha.training.processes import Processes
 from paddle_nezha.training.scoring.classes import score_classes
 from paddle_nezha.training.scoring.entities import score_entities
@@ -67,19 +69,33 @@ def folders(tmp_path_factory):
             intermediate_size=48,
             **task.head_settings(),
         )
+        paddle.seed(5)
         model = task.head(config)
         with paddle.no_grad():
             for parameter in model.parameters():
                 parameter.set_value(parameter + 0.3 * draw.standard_normal(parameter.shape).astype("float32"))
             if classes:  # no class is likelier than others for all texts
                 ids = paddle.to_tensor(draw.integers(10, len(tokenizer), [200, 24]))
-                logits = model(ids)
+                segments = paddle.to_tensor(np.tile(np.repeat([0, int(name == "pair")], 12), [200, 1]))
+                logits = model(ids, segments)
                 model.classifier.bias.set_value(-logits.reshape([-1, len(classes)]).mean(0))
         folder = root / name / "model"
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
         task.facts.write(folder)
     return {name: root / name for name in NAMES}
+
+
+@pytest.fixture
+def call(capfdbinary):
+    """Runs a command: (exit code, stdout, stderr)."""
+
+    def run(*arguments):
+        code = main(["predict", *map(str, arguments)])
+        captured = capfdbinary.readouterr()
+        return code, captured.out.decode(), captured.err.decode()
+
+    return run
 
 
 def some(draw, most, least=1):
@@ -173,6 +189,32 @@ def test_rows_and_scores_are_those_of_fine_tuning(folders, tmp_path, task):
 
 
 @pytest.mark.parametrize("task", TASKS)
+def test_a_run_of_fine_tuning_is_judged_as_it_judged_itself(call, tmp_path, task):
+    tokenizer = NeZhaTokenizer.from_pretrained(FOLDER)
+    small = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 48}
+    paddle.seed(4)
+    NeZhaForPretraining(NeZhaConfig(vocab_size=len(tokenizer), **small)).save_pretrained(tmp_path / "start")
+    tokenizer.save_pretrained(tmp_path / "start")
+    train, dev = (write(task, tmp_path / split, 24, seed) for seed, split in enumerate(("train", "dev")))
+    settings = FinetuneSettings(
+        task=task,
+        model=str(tmp_path / "start"),
+        train=str(train),
+        dev=str(dev),
+        output=str(tmp_path / "run"),
+        max_length=96,
+        stride=8,
+        epochs=1,
+        learning_rate=1e-2,
+        curves=False,
+    )
+    result = finetune(settings)
+    code, out, _ = call(tmp_path / "run", "--input", dev, "--output", tmp_path / "out.jsonl", "--json")
+    assert code == 0 and json.loads(out)["scores"] == result.dev
+    near(read_rows(tmp_path / "out.jsonl"), read_rows(tmp_path / "run" / "dev.predictions.jsonl"))
+
+
+@pytest.mark.parametrize("task", TASKS)
 def test_a_list_a_single_one_and_a_file_without_labels_give_the_same(folders, tmp_path, task):
     file = write(task, tmp_path / "test", 50, labels=False)
     predictor = paddle_nezha.pipeline(task, model=folders[task], tokens_per_batch=24)
@@ -261,26 +303,14 @@ def test_sums_give_the_scores_of_all_rows_at_once():
 def test_questions_without_an_answer_count_where_others_have_one():
     tally = SpanTally()
     tally.add([{"prediction": "今天"}, {"prediction": ""}])
-    assert not tally.has_labels
+    assert tally.scored == 0
     tally.add([{"prediction": "早上", "label": ["早上", "上"]}])
-    assert tally.has_labels
+    assert tally.scored == 3
     scores = tally.scores()
     assert scores["em"] == 2 / 3 and scores["no_answer_accuracy"] == 1 / 2 and scores["answered_em"] == 1
 
 
 # ---- the command
-
-
-@pytest.fixture
-def call(capfdbinary):
-    """Runs a command: (exit code, stdout, stderr)."""
-
-    def run(*arguments):
-        code = main(["predict", *map(str, arguments)])
-        captured = capfdbinary.readouterr()
-        return code, captured.out.decode(), captured.err.decode()
-
-    return run
 
 
 @pytest.fixture
@@ -314,6 +344,16 @@ def test_scores_are_printed(call, folders, tmp_path):
     assert code == 0 and "out.jsonl: 20 rows\n" in out and shown in out
     code, out, err = call(folders["pair"], "--input", file, "--output", "-")
     assert out == (tmp_path / "out.jsonl").read_text(encoding="utf-8") and shown in err
+
+
+def test_what_has_no_label_is_answered_and_not_scored(call, folders, tmp_path):
+    rows = [{"context": "今", "question": "天", "choices": ["早", "上"], "label": label} for label in (0, None, 1)]
+    file = tmp_path / "rows.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    code, out, err = call(folders["choice"], "--input", file, "--output", tmp_path / "out.jsonl", "--json")
+    assert code == 0 and json.loads(out)["scores"]["accuracy"] == 0.5  # the same question, labelled both ways
+    assert "2 of 3 examples have a label, and the scores are of these" in err
+    assert len(read_rows(tmp_path / "out.jsonl")) == 3
 
 
 def test_columns_can_be_named(call, folders, tmp_path):

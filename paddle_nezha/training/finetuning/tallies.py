@@ -16,9 +16,9 @@ class Tally:
         self.sums: "Counter[str]" = Counter()
 
     @property
-    def has_labels(self) -> bool:
-        """Whether a label came, so that there are scores."""
-        return bool(self.sums)
+    def scored(self) -> int:
+        """How many rows the scores are of; 0 where there are none."""
+        raise NotImplementedError
 
     def add(self, rows: "Iterable[Mapping[str, Any]]") -> None:
         """
@@ -54,6 +54,10 @@ class ClassTally(Tally):
         super().__init__()
         self._places = None if names is None else {name: number for number, name in enumerate(names)}
 
+    @property
+    def scored(self) -> int:
+        return int(sum(self.sums.values()))
+
     def add(self, rows: "Iterable[Mapping[str, Any]]") -> None:
         for row in rows:
             if "label" in row:
@@ -73,6 +77,10 @@ class EntityTally(Tally):
 
     _KINDS = ("right", "there", "found")
 
+    @property
+    def scored(self) -> int:
+        return int(self.sums["rows"])
+
     def add(self, rows: "Iterable[Mapping[str, Any]]") -> None:
         labelled = [row for row in rows if "label" in row]
         if not labelled:
@@ -83,7 +91,7 @@ class EntityTally(Tally):
             self.sums.update({f"{kind} {name}": number for name, number in count.items()})
 
     def scores(self) -> "dict[str, float]":
-        if not self.has_labels:
+        if not self.scored:
             raise ValueError("There is nothing to score: no labels came.")
         counts: "list[Counter[str]]" = [Counter() for _ in self._KINDS]
         for key, number in self.sums.items():
@@ -97,8 +105,8 @@ class SpanTally(Tally):
     """Exact matches and F1. A row without a label is a question without an answer, if others have one."""
 
     @property
-    def has_labels(self) -> bool:
-        return self.sums["known"] > 0
+    def scored(self) -> int:
+        return int(self.sums["known"] + self.sums["unknown"]) if self.sums["known"] else 0
 
     def add(self, rows: "Iterable[Mapping[str, Any]]") -> None:
         for row in rows:
