@@ -181,11 +181,16 @@ class _Run:
                 if self.held_out is not None and (is_last or done % self._eval_every == 0):
                     self.evaluation = self._evaluate(self.held_out)
                     log.write("eval", done, self.evaluation)
+                    self.peak = max(self.peak, self._peak())  # a machine that was busy then may be free now
                 if is_last or stopped or done % settings.checkpoint_every == 0:
                     self._save(done, made.position)
                 if stopped and not is_last:
                     return Result(done, stopping[0] if stopping else "a signal", None, self.evaluation)
         return Result(done, None, self._finish(), self.evaluation)
+
+    def _peak(self) -> float:
+        precision = self._precision()
+        return product_peak(precision.dtype if precision.is_mixed else self.settings.dtype)
 
     @property
     def _eval_every(self) -> int:
@@ -294,8 +299,7 @@ class _Run:
 
     @contextlib.contextmanager
     def _progress(self, done: int) -> "Iterator[_Progress]":
-        precision = self._precision()
-        self.peak = product_peak(precision.dtype if precision.is_mixed else self.settings.dtype)
+        self.peak = self._peak()
         with tqdm(
             total=self.settings.steps,
             initial=done,

@@ -176,8 +176,9 @@ needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="pr
 @needs_proc
 @pytest.mark.parametrize("stop", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_no_worker_outlives_a_build(tmp_path, text, tokenizer, started, stop):
-    out = tmp_path / "corpus"
-    process = started(sources=[text], out=out, tokenizer=tokenizer, workers=2, segmenter="none", shard_characters=400)
+    out, long = tmp_path / "corpus", tmp_path / "long.txt"
+    long.write_text(text.read_text("utf-8") * 40, "utf-8")  # for seconds of work, of which the signal meets the first
+    process = started(sources=[long], out=out, tokenizer=tokenizer, workers=2, segmenter="none", shard_characters=400)
     wait_for_shards(out, 5, process)
     workers = children(process.pid)
     assert len(workers) == 2
@@ -200,8 +201,9 @@ def test_no_worker_outlives_a_build(tmp_path, text, tokenizer, started, stop):
 
 @needs_proc
 def test_a_worker_that_dies_is_told_of(tmp_path, text, tokenizer, started):
-    out = tmp_path / "corpus"
-    process = started(sources=[text], out=out, tokenizer=tokenizer, workers=2, segmenter="none", shard_characters=400)
+    out, long = tmp_path / "corpus", tmp_path / "long.txt"
+    long.write_text(text.read_text("utf-8") * 40, "utf-8")  # for seconds of work, of which the signal meets the first
+    process = started(sources=[long], out=out, tokenizer=tokenizer, workers=2, segmenter="none", shard_characters=400)
     wait_for_shards(out, 5, process)
     workers = children(process.pid)
     os.kill(workers[0], signal.SIGKILL)
