@@ -86,6 +86,7 @@ class _Run:
         if self.saved is not None:
             self._restore(self.saved)
         self.held_out = self._held_out()
+        self.peak = 0.0  # FLOP/s of a matrix product here
 
     # ---- beginning
 
