@@ -19,10 +19,11 @@ class Processes:
         rank: 0 .. count - 1; 0 writes the files that are written once.
         count: how many there are.
         sharding: whether each keeps the optimizer's state of its share of the parameters alone (stage 1).
+        by_fleet: whether fleet joined them; else plain data parallelism did.
     """
 
-    def __init__(self, rank: int, count: int, sharding: bool):
-        self.rank, self.count, self.sharding = rank, count, sharding
+    def __init__(self, rank: int, count: int, sharding: bool, by_fleet: bool = True):
+        self.rank, self.count, self.sharding, self._by_fleet = rank, count, sharding, by_fleet
 
     @classmethod
     def join(cls, sharding: bool = False) -> "Processes":
@@ -37,12 +38,22 @@ class Processes:
         from paddle.distributed import fleet
 
         strategy = fleet.DistributedStrategy()
-        strategy.hybrid_configs = {
+        degrees = {
             "dp_degree": 1 if sharding else count,
             "mp_degree": 1,
             "pp_degree": 1,
             "sharding_degree": count if sharding else 1,
         }
+        try:
+            strategy.hybrid_configs = degrees
+        except TypeError:  # Paddle 2.6's fleet cannot read its own settings with protobuf 6 and later
+            if sharding:
+                raise ValueError(
+                    "sharding needs Paddle's fleet, which in this release does not work with the installed protobuf: "
+                    "pip install 'protobuf<6', or leave sharding out."
+                ) from None
+            paddle.distributed.init_parallel_env()
+            return cls(paddle.distributed.get_rank(), count, False, by_fleet=False)
         fleet.init(is_collective=True, strategy=strategy)
         return cls(paddle.distributed.get_rank(), count, sharding)
 
@@ -54,12 +65,14 @@ class Processes:
         """The same with their gradients averaged over all processes when they are complete."""
         if self.count == 1:
             return layer, optimizer
+        if not self._by_fleet:
+            return paddle.DataParallel(layer), optimizer
         from paddle.distributed import fleet
 
         return fleet.distributed_model(layer), fleet.distributed_optimizer(optimizer)
 
     def distribute_scaler(self, scaler: Any) -> Any:
-        if self.count == 1:
+        if self.count == 1 or not self._by_fleet:
             return scaler
         from paddle.distributed import fleet
 
