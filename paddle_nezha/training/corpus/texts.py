@@ -239,9 +239,14 @@ class _Texts:
 
         What is no text is told of and made good here.
         """
-        rest = ""
+        held: "list[str]" = []  # the beginning of a line, joined once its end or too much of it is there
+        size = 0
         for piece in self._decoded():
-            text = rest + piece
+            held.append(piece)
+            size += len(piece)
+            if "\n" not in piece and size <= longest:
+                continue
+            text = "".join(held)
             if "\r\n" in text:
                 self._note("windows_line_ends")
             lines = text.split("\n")
@@ -249,17 +254,19 @@ class _Texts:
             for line in lines:
                 yield from self._parts(line, longest, True)
                 self.number += 1
-            while len(rest) > longest:
-                yield self._cared(rest[:longest]), False
-                rest = rest[longest:]
+            if len(rest) > longest:
+                whole = (len(rest) - 1) // longest * longest
+                yield from self._parts(rest[:whole], longest, False)
+                rest = rest[whole:]
+            held, size = [rest], len(rest)
+        rest = "".join(held)
         if rest:
             yield from self._parts(rest, longest, True)
 
     def _parts(self, line: str, longest: int, ends: bool) -> "Iterator[tuple[str, bool]]":
-        while len(line) > longest:
-            yield self._cared(line[:longest]), False
-            line = line[longest:]
-        yield self._cared(line), ends
+        last = max(len(line) - 1, 0) // longest * longest
+        for first in range(0, last + 1, longest):
+            yield self._cared(line[first : first + longest]), ends and first == last
 
     def _cared(self, line: str) -> str:
         if "\0" in line:

@@ -27,12 +27,12 @@ HAN = (
     "\U0002b920-\U0002ceaf\U0002f800-\U0002fa1f"
 )
 _SPANS = re.compile(f"([{HAN}]+)")
-# Characters of the units kept with their tokens; some 50 MB.
-_KEPT_CHARACTERS = 2_000_000
+# Characters of the units kept with their tokens; some 40 MB.
+_KEPT_CHARACTERS = 500_000
 
 
 class Segmenter:
-    """Words of Han text by `rjieba`, by `jieba` (the same algorithm, some 20 times slower), or none: each character.
+    """Words of Han text by `rjieba`, by `jieba` (the same algorithm, some 25 times slower), or none: each character.
 
     Args:
         name: one of SEGMENTERS; None is the first of the two that is installed.
@@ -115,7 +115,7 @@ class WordTokenizer:
             self._is_piece[number] = token.startswith("##") and len(token) > 2
         self.dtype = np.dtype(np.uint16 if len(tokens) <= 1 << 16 else np.uint32)
         # Where each Chinese character is set apart and no added token reaches over one, the tokens of a word do not
-        # depend on its neighbours, and are looked up in place of being computed: four times as fast.
+        # depend on its neighbours, and are looked up in place of being computed: more than twice as fast.
         self.is_by_units = tokenizer._behaviour["tokenize_chinese_chars"] and not any(
             not token.special for token in self._rust.get_added_tokens_decoder().values()
         )

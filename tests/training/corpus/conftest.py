@@ -4,12 +4,10 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-from corpus_texts import CHARACTERS, written
+from corpus_texts import CHARACTERS, ROOT, written
 
-ROOT = Path(__file__).resolve().parents[3]
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 # A build as a script makes it.
 SCRIPT = """

@@ -1,9 +1,11 @@
 """Text for corpora, and what a folder holds."""
 
 import hashlib
+from pathlib import Path
 
 import numpy as np
 
+ROOT = Path(__file__).resolve().parents[3]
 CHARACTERS = "今天气很好我们去公园散步自然语言处理是人工智能的重要方向"
 
 

@@ -86,7 +86,8 @@ def test_damaged_corpora(corpus):
     with pytest.raises(
         CorpusError,
         match=r"damaged: train-00000.documents.npy is missing; train-00001.tokens.npy is [\d,]+ bytes long, "
-        r"expected [\d,]+; tokenizer/vocab.txt is missing. Restore it",
+        r"expected [\d,]+; "
+        "tokenizer/vocab.txt is missing. Restore it",
     ):
         Corpus.open(corpus)
 

@@ -183,6 +183,9 @@ def test_an_added_token_is_found_across_words(vocabulary):
     tokenizer.add_tokens(["去北京", "play"])
     words = WordTokenizer(tokenizer, Segmenter("rjieba"))
     assert marked(tokenizer, words, "我们去北京大学play") == "我 们|去北京|大 学|play"
+    tokenizer.add_tokens("京")
+    words = WordTokenizer(tokenizer, Segmenter("rjieba"))
+    assert marked(tokenizer, words, "在北京大学") == "[UNK]|北 京 大 学"
 
 
 def test_more_tokens_than_16_bits_number(tmp_path):
