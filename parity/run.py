@@ -7,7 +7,6 @@ import os
 import platform
 import shlex
 import signal
-import threading
 import time
 from collections.abc import Generator, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -18,6 +17,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Callable, Optional
 
+from paddle_nezha._children import end_with_parent
 from paddle_nezha.config import NeZhaConfig
 from parity.cases import CASES, Case
 from parity.device import DeviceMissing, prepare
@@ -362,14 +362,7 @@ def reason(error: Exception, place: str = "") -> str:
 def _begin_worker() -> None:
     """Workers live no longer than the process that started them, however it ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # where it could not be blocked
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
+    end_with_parent()
 
 
 def environment() -> "dict[str, str]":

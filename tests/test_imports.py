@@ -11,6 +11,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # What a part of paddle_nezha may import of paddle_nezha; "checkpoint" and "tokenizer" are packages.
 ALLOWED = {
+    "_children": set(),
     "_files": set(),
     "_paddle": set(),
     "config": {"_files"},
@@ -46,6 +47,7 @@ ALLOWED = {
         "tokenizer",
     },
     "training": {
+        "_children",
         "_files",
         "_paddle",
         "checkpoint",
@@ -73,6 +75,7 @@ ALLOWED = {
         "training",
     },
     "commands": {
+        "_children",
         "_paddle",
         "checkpoint",
         "export",

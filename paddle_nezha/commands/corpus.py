@@ -1,19 +1,18 @@
 """`paddle-nezha corpus`: texts to a tokenised corpus, and a look into one."""
 
 import argparse
-import os
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from paddle_nezha._children import cores
+from paddle_nezha.commands.shared import DONE, WRONG, add_json, command, print_json
 from paddle_nezha.tokenizer import NeZhaTokenizer
 from paddle_nezha.training.corpus.building import SHARD_CHARACTERS, build_corpus
 from paddle_nezha.training.corpus.stored import SPLITS, Corpus, read_manifest, verify
 from paddle_nezha.training.corpus.texts import PROBLEMS
 from paddle_nezha.training.corpus.words import SEGMENTERS
-
-from .shared import DONE, WRONG, add_json, command, print_json
 
 # Sentences that `show` prints, and tokens of each.
 _EXAMPLES, _LONGEST = 3, 100
@@ -52,7 +51,7 @@ def add(commands: Any) -> None:
     one.add_argument(
         "--workers",
         type=int,
-        default=_cores(),
+        default=cores(),
         metavar="N",
         help="processes that tokenise (default: one per core, %(default)s here)",
     )
@@ -84,10 +83,6 @@ def add(commands: Any) -> None:
     one.add_argument("folder", metavar="FOLDER", help="a corpus")
     one.add_argument("--verify", action="store_true", help="read every file and compare it with its sha256")
     add_json(one)
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _share(text: str) -> float:

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from paddle_nezha._children import cores
+
 DONE, WRONG, COULD_NOT = 0, 1, 2
 
 
@@ -78,9 +80,8 @@ def _strict(content: Any) -> Any:
 
 def use_all_cores() -> None:
     """Before Paddle is imported, which takes one thread unless told otherwise. The launcher tells its processes."""
-    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     processes = int(os.environ.get("PADDLE_TRAINERS_NUM", "1"))
-    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, count // processes)))
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, cores() // processes)))
 
 
 def stopped_by(name: str) -> int:

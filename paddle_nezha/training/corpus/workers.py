@@ -1,7 +1,6 @@
 """Processes that do tasks one after another, and end with the one that started them, however that ends."""
 
 import multiprocessing
-import os
 import signal
 import threading
 import traceback
@@ -10,6 +9,8 @@ from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from types import TracebackType
 from typing import Any, Callable, Optional
+
+from paddle_nezha._children import end_with_parent
 
 from .errors import CorpusError
 
@@ -129,7 +130,7 @@ def _interrupts_ignored() -> "Iterator[None]":
 
 def _serve(pipe: Connection, prepare: "Callable[..., Callable[[Any], Any]]", arguments: "tuple[Any, ...]") -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()
     run: "Optional[Callable[[Any], Any]]" = None
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):  # the parent has left
         while True:
@@ -142,10 +143,3 @@ def _serve(pipe: Connection, prepare: "Callable[..., Callable[[Any], Any]]", arg
             except Exception:  # one that may not survive the way through the pipe
                 answer = None, RuntimeError(f"a worker process failed:\n{traceback.format_exc()}")
             pipe.send(answer)
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)

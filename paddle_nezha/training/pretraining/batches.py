@@ -1,8 +1,6 @@
 """The examples of each step, made ahead of it, in order, by a thread or by processes of their own."""
 
 import multiprocessing
-import os
-import threading
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
@@ -13,6 +11,7 @@ from typing import Any, Optional
 
 import numpy as np
 
+from paddle_nezha._children import end_with_parent
 from paddle_nezha.training.examples import ExampleStream
 
 # Steps made ahead, for each worker: one is worked on while another waits.
@@ -100,15 +99,7 @@ _maker: Optional[Maker] = None
 def _begin_worker(maker: Maker) -> None:
     global _maker
     _maker = maker
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    """A killed parent tells nobody; its workers would wait for it for ever."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
+    end_with_parent()
 
 
 def _made(step: int) -> StepBatches:
