@@ -7,7 +7,7 @@ a run's losses, do not depend on how a batch is cut into micro-batches and proce
 
 import contextlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Optional
 
@@ -121,17 +121,13 @@ class Engine:
 
     def measure(self, batches: "Sequence[Batch]") -> "dict[str, float]":
         """The statistics over batches without dropout and without gradients, summed over all processes."""
-        sums = np.zeros(len(self.objective.statistics))
-        was_training = self.objective.training
-        self.objective.eval()
-        with paddle.no_grad():
-            for batch in batches:
-                with self._cast():
-                    totals = [1.0] * len(self.objective.weigh(batch))
-                    sums += self.objective(totals, **_tensors(batch))[1].numpy().astype("float64")
-        if was_training:
-            self.objective.train()
+        with self._cast():
+            sums = measured(self.objective, batches)
         return dict(zip(self.objective.statistics, self.processes.sum(sums).tolist()))
+
+    def is_overflow(self, outcome: Outcome) -> bool:
+        """Whether a step was not made since the loss scale was too large, which is how it is found."""
+        return self._scaler is not None and not outcome.updated and math.isfinite(outcome.loss)
 
     def scaler_state(self) -> "dict[str, Any]":
         """Of the loss scaling, as JSON; empty without."""
@@ -173,6 +169,20 @@ class Engine:
             None if shared else norm,
             bool(updated),
         )
+
+
+def measured(objective: Objective, batches: "Iterable[Batch]") -> np.ndarray:
+    """The statistics' sums [S] over batches, without dropout and without gradients."""
+    sums = np.zeros(len(objective.statistics))
+    was_training = objective.training
+    objective.eval()
+    with paddle.no_grad():
+        for batch in batches:
+            totals = [1.0] * len(objective.weigh(batch))
+            sums += objective(totals, **_tensors(batch))[1].numpy().astype("float64")
+    if was_training:
+        objective.train()
+    return sums
 
 
 def _tensors(batch: Batch) -> "dict[str, Tensor]":

@@ -6,12 +6,25 @@ from typing import Any, Optional
 
 import numpy as np
 
-from paddle_nezha._paddle import Tensor, paddle
+from paddle_nezha._paddle import Tensor, nn, paddle
 
 
 def is_decayed(name: str) -> bool:
     """Whether weight decay applies to a parameter: to all but biases and LayerNorm (Huawei's and BERT's list)."""
     return "layer_norm" not in name and not name.endswith("bias")
+
+
+def trained_parameters(model: nn.Layer, reads_pooler: bool) -> "dict[str, Tensor]":
+    """The parameters that get a gradient, each once under its first name in the `state_dict`.
+
+    Args:
+        reads_pooler: whether the loss does; a pooler that it never reads stays what it was.
+    """
+    found: "dict[int, tuple[str, Tensor]]" = {}
+    for name, parameter in model.state_dict().items():
+        if not parameter.stop_gradient and (reads_pooler or "pooler." not in name):
+            found.setdefault(id(parameter), (name, parameter))
+    return dict(found.values())
 
 
 def make_optimizer(

@@ -7,6 +7,7 @@ model/          the trained model, when it is finished
 """
 
 import contextlib
+import dataclasses
 import hashlib
 import json
 import logging
@@ -17,11 +18,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional, Union
 
+from tqdm import tqdm
+
 from paddle_nezha import __version__, forms, operator
 from paddle_nezha._files import replaced
 from paddle_nezha._paddle import paddle
+from paddle_nezha.config import NeZhaConfig
+from paddle_nezha.pretrained import PretrainedLayer
 from paddle_nezha.training import checkpoints
+from paddle_nezha.training.engine import Engine, Outcome
 from paddle_nezha.training.metrics import MetricsLog
+from paddle_nezha.training.optimization import optimizer_state, restore_optimizer
 from paddle_nezha.training.processes import Processes
 
 RUN_FILE = "run.json"
@@ -97,6 +104,57 @@ def begin(
     return checkpoints.newest(folder / CHECKPOINTS)
 
 
+def without_missing_amp(settings: Any) -> Any:
+    """The settings without the mixed precision that a processor has not, which is said."""
+    if settings.amp == "none" or paddle.device.get_device() != "cpu":
+        return settings
+    logger.warning("amp: Paddle has no mixed precision on processors; this run computes without it.")
+    return dataclasses.replace(settings, amp="none")
+
+
+def check_length(config: NeZhaConfig, max_length: int) -> None:
+    """
+    Raises:
+        ValueError: texts would be longer than the model's absolute positions.
+    """
+    bound = config.max_position_embeddings
+    if not config.use_relative_position and bound < max_length:
+        raise ValueError(
+            f"max_length ({max_length}) is beyond the model's max_position_embeddings ({bound}), where its absolute "
+            "positions end."
+        )
+
+
+def save(
+    folder: Path, done: int, model: PretrainedLayer, engine: Engine, facts: "Mapping[str, Any]", keep: int
+) -> None:
+    """A checkpoint of a run after `done` steps. Every process calls it."""
+    processes = engine.processes
+    keeps_state = processes.is_first or processes.sharding
+    arrays = optimizer_state(engine.optimizer, engine.parameters) if keeps_state else {}
+    content = {**facts, "scaler": engine.scaler_state()}
+    checkpoints.save(folder / CHECKPOINTS, done, model, arrays, content, processes, keep)
+
+
+def restore(saved: checkpoints.Saved, model: PretrainedLayer, engine: Engine) -> None:
+    """What `save` saved, into a model and an engine that has made no step."""
+    model.load_arrays(saved.model_arrays(), str(saved.folder))
+    restore_optimizer(engine.optimizer, saved.optimizer_arrays(), engine.parameters)
+    engine.restore_scaler(saved.facts["scaler"])
+
+
+def told(outcome: Outcome, rate: float, tokens: float, seconds: float) -> "dict[str, Any]":
+    """What every run writes of a step beside its losses; `seconds` is how long it took."""
+    return {
+        "learning_rate": rate,
+        "gradient_norm": outcome.norm,
+        "updated": outcome.updated,
+        "tokens": int(tokens),
+        "seconds": round(seconds, 6),
+        "tokens_per_second": round(tokens / seconds, 1),
+    }
+
+
 def dropout_seed(seed: int, step: int, rank: int) -> "Callable[[int], int]":
     """From the number of a micro-batch to what its dropout is drawn from: another draw for each seed, step, process and
     micro-batch, and no state to keep."""
@@ -106,6 +164,11 @@ def dropout_seed(seed: int, step: int, rank: int) -> "Callable[[int], int]":
         return int.from_bytes(hashlib.sha256(described.encode()).digest()[:4], "big") >> 1
 
     return drawn
+
+
+def progress_bar(total: int, done: int, processes: Processes) -> Any:
+    """The line that lives while a run does, in the process that shows it."""
+    return tqdm(total=total, initial=done, unit="step", dynamic_ncols=True, disable=not processes.is_first)
 
 
 class NoLog:

@@ -5,7 +5,6 @@ import dataclasses
 import hashlib
 import json
 import logging
-import math
 import shutil
 import time
 from collections.abc import Sequence
@@ -14,25 +13,23 @@ from pathlib import Path
 from typing import Any, Optional
 
 import numpy as np
-from tqdm import tqdm
 
 from paddle_nezha._files import replaced
 from paddle_nezha._paddle import paddle
 from paddle_nezha.hub import resolve
 from paddle_nezha.tokenizer import NeZhaTokenizer
 from paddle_nezha.training import checkpoints, runs
-from paddle_nezha.training.engine import Engine, Outcome, Precision
+from paddle_nezha.training.engine import Engine, Precision
 from paddle_nezha.training.finetuning.predicting import answers
 from paddle_nezha.training.finetuning.settings import FREE, FinetuneSettings
 from paddle_nezha.training.finetuning.tasks import KINDS, Facts, class_names, read_records
-from paddle_nezha.training.optimization import make_optimizer, optimizer_state, restore_optimizer
+from paddle_nezha.training.optimization import make_optimizer, trained_parameters
 from paddle_nezha.training.processes import Processes
 from paddle_nezha.training.sampling import LengthBatchSampler, feature_lengths
 from paddle_nezha.training.schedule import Schedule
 
 RESULT = "result.json"
 _BEST = "best-epoch-{:03}"
-_KEPT = ("micro_batch_size",)  # another cut of a batch gives the same sums but for their rounding
 
 logger = logging.getLogger("paddle_nezha")
 
@@ -66,10 +63,7 @@ def finetune(settings: FinetuneSettings) -> Result:
         ValueError (DataError): files, settings, a checkpoint or an earlier run that do not fit each other. Nothing was
             trained then.
     """
-    if paddle.device.get_device() == "cpu" and settings.amp != "none":
-        logger.warning("amp: Paddle has no mixed precision on processors; this run computes in float32.")
-        settings = dataclasses.replace(settings, amp="none")
-    return _Run(settings, Processes.join()).train()
+    return _Run(runs.without_missing_amp(settings), Processes.join()).train()
 
 
 class _Run:
@@ -87,7 +81,6 @@ class _Run:
             "facts": runs.conditions(processes),
         }
         self.saved = runs.begin(self.folder, mine, (*FREE, "output"), processes)
-        self._build()
 
     # ---- beginning
 
@@ -103,8 +96,8 @@ class _Run:
             if file is not None:
                 self.records[split] = read_records(settings.task, file, *place, names)
         for split, records in self.records.items():
-            if any(_label(record) is None for record in records):
-                bare = next(record for record in records if _label(record) is None)
+            bare = next((record for record in records if _label(record) is None), None)
+            if bare is not None:
                 raise ValueError(
                     f"{bare.file}, line {bare.line} has no label, which {split} needs: `paddle-nezha predict` answers "
                     "to files without labels."
@@ -129,12 +122,7 @@ class _Run:
         settings, task = self.settings, self.task
         paddle.seed(settings.seed)
         self.model = task.head.from_pretrained(self.source, train=True, **task.head_settings())
-        bound = self.model.config.max_position_embeddings
-        if not self.model.config.use_relative_position and bound < settings.max_length:
-            raise ValueError(
-                f"max_length ({settings.max_length}) is beyond the model's max_position_embeddings ({bound}), where "
-                "its absolute positions end."
-            )
+        runs.check_length(self.model.config, settings.max_length)
         self.model.nezha.encoder.enable_recompute = settings.recompute
         weights = None
         if settings.class_weights == "balanced":
@@ -144,9 +132,7 @@ class _Run:
             weights = counts.sum() / (len(counts) * counts)
         self.objective = task.objective(self.model, weights, settings.adversarial)
         self.objective.train()
-        parameters = {name: value for name, value in self.model.named_parameters() if not value.stop_gradient}
-        if settings.task in ("token", "span"):  # they never read the pooler, which stays what it was
-            parameters = {name: value for name, value in parameters.items() if "pooler." not in name}
+        parameters = trained_parameters(self.model, reads_pooler=task.head.reads_pooled)
         if settings.layer_decay != 1:
             for name, parameter in parameters.items():
                 height = _layers_below_the_head(name, self.model.config.num_hidden_layers)
@@ -171,16 +157,12 @@ class _Run:
             batch_size=settings.batch_size,
             minimum_rows=self.processes.count,
             seed=settings.seed,
-            rank=self.processes.rank,
-            processes=self.processes.count,
         )
         self.steps_per_epoch = len(self.sampler.batches(0))
         total = self.steps_per_epoch * settings.epochs
         self.schedule = Schedule(settings.learning_rate, total, int(total * settings.warmup_ratio))
         if self.saved is not None:
-            self.model.load_arrays(self.saved.model_arrays(), str(self.saved.folder))
-            restore_optimizer(self.engine.optimizer, self.saved.optimizer_arrays(), parameters)
-            self.engine.restore_scaler(self.saved.facts["scaler"])
+            runs.restore(self.saved, self.model, self.engine)
 
     # ---- running
 
@@ -189,16 +171,14 @@ class _Run:
         finished = read_result(self.folder, settings.seed)
         if finished is not None:
             return finished
+        self._build()
         done = 0 if self.saved is None else self.saved.step
         # Of each epoch that was judged, its scores on dev.
         self.history: "list[dict[str, float]]" = [] if self.saved is None else self.saved.facts["history"]
         total = self.steps_per_epoch * settings.epochs
         with contextlib.ExitStack() as stack:
             log = stack.enter_context(runs.metrics_log(self.folder, done, settings.curves, self.processes))
-            hidden = not self.processes.is_first
-            progress = stack.enter_context(
-                tqdm(total=total, initial=done, unit="step", dynamic_ncols=True, disable=hidden)
-            )
+            progress = stack.enter_context(runs.progress_bar(total, done, self.processes))
             stopping = stack.enter_context(runs.stop_signals())
             while done < total and not self._is_over():
                 epoch, number = divmod(done, self.steps_per_epoch)
@@ -225,31 +205,21 @@ class _Run:
     def _step(self, step: int, batches: "list[dict[str, np.ndarray]]", log: runs.Log, progress: Any) -> None:
         rate, begun = self.schedule.rate(step), time.perf_counter()
         outcome = self.engine.step(batches, rate, runs.dropout_seed(self.settings.seed, step, self.processes.rank))
-        if not outcome.updated and self.processes.is_first:
-            self._warn(step, outcome)
+        if not outcome.updated and not self.engine.is_overflow(outcome) and self.processes.is_first:
+            logger.warning(
+                "Step %d was skipped: the loss is %s and the gradients' norm %s.", step + 1, outcome.loss, outcome.norm
+            )
         tokens = self.processes.sum(np.array([sum(float(batch["attention_mask"].sum()) for batch in batches)]))[0]
         seconds = time.perf_counter() - begun
         values = {
             "loss": outcome.loss,
             "accuracy": outcome.sums["correct"] / max(1.0, outcome.sums["count"]),
-            "learning_rate": rate,
-            "gradient_norm": outcome.norm,
-            "updated": outcome.updated,
-            "tokens": int(tokens),
-            "seconds": round(seconds, 6),
-            "tokens_per_second": round(tokens / seconds, 1),
+            **runs.told(outcome, rate, tokens, seconds),
         }
         if (step + 1) % self.settings.log_every == 0 or not outcome.updated:
             log.write("step", step + 1, values)
         progress.set_postfix_str(f"loss {outcome.loss:.3f}, {values['tokens_per_second']:,.0f} tokens/s", refresh=False)
         progress.update(1)
-
-    def _warn(self, step: int, outcome: Outcome) -> None:
-        if self.engine.scaler_state() and math.isfinite(outcome.loss):
-            return  # the loss scale was too large, which is how it is found
-        logger.warning(
-            "Step %d was skipped: the loss is %s and the gradients' norm %s.", step + 1, outcome.loss, outcome.norm
-        )
 
     def _judge(self, epoch: int, done: int, log: runs.Log) -> None:
         """Scores an epoch on dev, and keeps its model if it is the best so far."""
@@ -284,10 +254,8 @@ class _Run:
         return self.task.score(self.records[split], rows)
 
     def _save(self, done: int) -> None:
-        arrays = optimizer_state(self.engine.optimizer, self.engine.parameters) if self.processes.is_first else {}
-        facts = {"history": self.history, "scaler": self.engine.scaler_state(), "seed": self.settings.seed}
-        folder, keep = self.folder / runs.CHECKPOINTS, self.settings.keep_checkpoints
-        checkpoints.save(folder, done, self.model, arrays, facts, self.processes, keep)
+        facts = {"history": self.history, "seed": self.settings.seed}
+        runs.save(self.folder, done, self.model, self.engine, facts, self.settings.keep_checkpoints)
         if self.processes.is_first and self.history:
             for old in self.folder.glob("best-epoch-*"):
                 if old.name != _BEST.format(self._best() + 1):
@@ -311,10 +279,7 @@ class _Run:
         }
         return self._result(target, None, scores)
 
-    def _result(
-        self, model: Optional[Path], signal: Optional[str], scores: "Optional[dict[str, Any]]" = None
-    ) -> Result:
-        scores = scores or {}
+    def _result(self, model: Optional[Path], signal: Optional[str], scores: "dict[str, Any]") -> Result:
         best = self._best() if self.history else -1
         result = Result(
             task=self.settings.task,

@@ -4,10 +4,8 @@ import dataclasses
 import math
 from typing import Any, Optional
 
-import numpy as np
-
-from paddle_nezha._paddle import paddle
 from paddle_nezha.training.corpus import Corpus
+from paddle_nezha.training.engine import measured
 from paddle_nezha.training.examples import ExampleSettings, ExampleStream
 from paddle_nezha.training.pretraining.objective import PretrainingObjective
 
@@ -42,16 +40,10 @@ def evaluate(
     objective = PretrainingObjective(model, corpus.mask_id)
     settings = settings or ExampleSettings(next_sentence=objective.has_pairs)
     stream = held_out_stream(corpus, settings)
-    was_training = model.training
-    objective.eval()
-    sums = np.zeros(len(objective.statistics))
-    with paddle.no_grad():
-        for start in range(0, examples, batch_size):
-            batch = stream.batch(start, min(batch_size, examples - start))
-            tensors = {name: paddle.to_tensor(array) for name, array in batch.items()}
-            sums += objective([1.0, 1.0], **tensors)[1].numpy().astype("float64")
-    if was_training:
-        model.train()
+    if not model.training:  # as a new layer is
+        objective.eval()
+    starts = range(0, examples, batch_size)
+    sums = measured(objective, (stream.batch(start, min(batch_size, examples - start)) for start in starts))
     return with_perplexity(means(dict(zip(objective.statistics, sums.tolist())), objective.has_pairs))
 
 

@@ -7,22 +7,20 @@ import math
 import os
 import shutil
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional
 
 import numpy as np
-from tqdm import tqdm
 
 from paddle_nezha._paddle import paddle
 from paddle_nezha.config import NeZhaConfig
 from paddle_nezha.heads import NeZhaForMaskedLM, NeZhaForPretraining
-from paddle_nezha.training import checkpoints, runs
+from paddle_nezha.training import runs
 from paddle_nezha.training.corpus import Corpus
 from paddle_nezha.training.engine import Engine, Outcome, Precision
 from paddle_nezha.training.examples import ExampleStream
-from paddle_nezha.training.optimization import make_optimizer, optimizer_state, restore_optimizer
+from paddle_nezha.training.optimization import make_optimizer, trained_parameters
 from paddle_nezha.training.pretraining.batches import Maker, Share, StepBatches, step_batches
 from paddle_nezha.training.pretraining.evaluation import held_out_stream, means, with_perplexity
 from paddle_nezha.training.pretraining.objective import PretrainingObjective
@@ -63,11 +61,8 @@ def pretrain(settings: PretrainingSettings) -> Result:
         ValueError: settings, a corpus, a checkpoint or an earlier run that do not fit each other.
         NonFiniteError: see `on_nonfinite`.
     """
-    if paddle.device.get_device() == "cpu" and settings.amp != "none":
-        logger.warning("amp: Paddle has no mixed precision on processors; this run computes in %s.", settings.dtype)
-        settings = dataclasses.replace(settings, amp="none")
-    processes = Processes.join(settings.sharding)
-    return _Run(settings, processes).train()
+    settings = runs.without_missing_amp(settings)
+    return _Run(settings, Processes.join(settings.sharding)).train()
 
 
 class _Run:
@@ -81,12 +76,11 @@ class _Run:
         self.model = self._model()
         objective = PretrainingObjective(self.model, self.corpus.mask_id)
         objective.train()
-        self.parameters = _trained(self.model, settings.next_sentence)
+        self.parameters = trained_parameters(self.model, settings.next_sentence)
         self.engine = Engine(objective, self.parameters, self._optimizer, self._precision(), processes)
         if self.saved is not None:
-            self._restore(self.saved)
+            runs.restore(self.saved, self.model, self.engine)
         self.held_out = self._held_out()
-        self.peak = 0.0  # FLOP/s of a matrix product here
 
     # ---- beginning
 
@@ -116,11 +110,7 @@ class _Run:
             }
             model = kind(NeZhaConfig(**given))
             model.to(dtype=settings.dtype)
-        if not model.config.use_relative_position and model.config.max_position_embeddings < settings.max_length:
-            raise ValueError(
-                f"max_length ({settings.max_length}) is beyond the model's max_position_embeddings "
-                f"({model.config.max_position_embeddings}), where its absolute positions end."
-            )
+        runs.check_length(model.config, settings.max_length)
         model.nezha.encoder.enable_recompute = settings.recompute
         return model
 
@@ -139,11 +129,6 @@ class _Run:
 
     def _precision(self) -> Precision:
         return Precision(self.settings.amp, self.settings.amp_dtype)
-
-    def _restore(self, saved: checkpoints.Saved) -> None:
-        self.model.load_arrays(saved.model_arrays(), str(saved.folder))
-        restore_optimizer(self.engine.optimizer, saved.optimizer_arrays(), self.parameters)
-        self.engine.restore_scaler(saved.facts["scaler"])
 
     def _held_out(self) -> Optional[ExampleStream]:
         if self.settings.eval_every is None:
@@ -167,10 +152,11 @@ class _Run:
         done = 0 if self.saved is None else self.saved.step
         if self.processes.is_first:
             self._tell_beginning(done)
+        self.peak = self._peak()  # FLOP/s of a matrix product here
         maker = Maker(ExampleStream(self.corpus, settings.examples, settings.seed, facts["position"]), self.share)
         with contextlib.ExitStack() as stack:
             log = stack.enter_context(runs.metrics_log(self.folder, done, settings.curves, self.processes))
-            progress = stack.enter_context(self._progress(done))
+            progress = _Progress(stack.enter_context(runs.progress_bar(settings.steps, done, self.processes)))
             stopping = stack.enter_context(runs.stop_signals())
             steps = stack.enter_context(step_batches(maker, done, settings.steps, settings.workers))
             for made in steps:
@@ -210,13 +196,8 @@ class _Run:
         values = {
             "loss": outcome.loss,
             **means(outcome.sums, self.settings.next_sentence),
-            "learning_rate": rate,
-            "gradient_norm": outcome.norm,
-            "updated": outcome.updated,
-            "tokens": int(tokens),
-            "seconds": round(seconds, 6),
-            "tokens_per_second": round(tokens / seconds, 1),
-            "of_peak": round(flops / seconds / (self.peak * self.processes.count), 4) if self.peak else None,
+            **runs.told(outcome, rate, tokens, seconds),
+            "of_peak": round(flops / seconds / (self.peak * self.processes.count), 4),
         }
         if (made.step + 1) % settings.log_every == 0 or not outcome.updated or made.step + 1 == settings.steps:
             log.write("step", made.step + 1, values)
@@ -224,9 +205,8 @@ class _Run:
 
     def _not_finite(self, made: StepBatches, outcome: Outcome) -> None:
         self.skipped += 1
-        scaled = self.engine.scaler_state()
-        if scaled and math.isfinite(outcome.loss):
-            return  # the loss scale was too large, which is how it is found
+        if self.engine.is_overflow(outcome):
+            return
         if self.settings.on_nonfinite == "skip":
             if self.processes.is_first:
                 logger.warning(
@@ -255,25 +235,14 @@ class _Run:
         return with_perplexity(means(self.engine.measure(batches), settings.next_sentence))
 
     def _save(self, done: int, position: "dict[str, int]") -> None:
+        settings = self.settings
         facts = {
             "position": position,
             "skipped": self.skipped,
             "evaluation": self.evaluation,
-            "scaler": self.engine.scaler_state(),
-            "seed": self.settings.seed,
+            "seed": settings.seed,
         }
-        arrays = {}
-        if self.processes.is_first or self.processes.sharding:
-            arrays = optimizer_state(self.engine.optimizer, self.parameters)
-        checkpoints.save(
-            self.folder / runs.CHECKPOINTS,
-            done,
-            self.model,
-            arrays,
-            facts,
-            self.processes,
-            self.settings.keep_checkpoints,
-        )
+        runs.save(self.folder, done, self.model, self.engine, facts, settings.keep_checkpoints)
 
     def _finish(self) -> Path:
         """The trained model with its tokenizer, as anyone opens it."""
@@ -298,18 +267,6 @@ class _Run:
             settings.steps, settings.batch_size, self.processes.count, os.environ.get("OMP_NUM_THREADS", "1"),
         )  # fmt: skip
 
-    @contextlib.contextmanager
-    def _progress(self, done: int) -> "Iterator[_Progress]":
-        self.peak = self._peak()
-        with tqdm(
-            total=self.settings.steps,
-            initial=done,
-            unit="step",
-            dynamic_ncols=True,
-            disable=not self.processes.is_first,
-        ) as bar:
-            yield _Progress(bar)
-
 
 class _Progress:
     """The line that lives while a run does."""
@@ -321,9 +278,7 @@ class _Progress:
         words = [f"loss {values['loss']:.3f}", f"MLM {values['mlm_accuracy']:.1%}"]
         if "nsp_accuracy" in values:
             words.append(f"NSP {values['nsp_accuracy']:.1%}")
-        words.append(f"{values['tokens_per_second']:,.0f} tokens/s")
-        if values["of_peak"]:
-            words.append(f"{values['of_peak']:.0%} of peak")
+        words += [f"{values['tokens_per_second']:,.0f} tokens/s", f"{values['of_peak']:.0%} of peak"]
         self._bar.set_postfix_str(", ".join(words), refresh=False)
         self._bar.update(1)
 
@@ -332,14 +287,3 @@ def _sizes(batches: "list[dict[str, np.ndarray]]") -> np.ndarray:
     """Tokens, and the sum of squared lengths."""
     lengths = np.concatenate([batch["attention_mask"].sum(1) for batch in batches]).astype("float64")
     return np.array([lengths.sum(), (lengths**2).sum()])
-
-
-def _trained(model: Any, has_pairs: bool) -> "dict[str, Any]":
-    """The parameters that get a gradient, each once under its first name."""
-    found: "dict[int, tuple[str, Any]]" = {}
-    for name, parameter in model.state_dict().items():
-        # Masked words alone never read the pooler: it stays what it was.
-        if parameter.stop_gradient or (not has_pairs and "pooler." in name):
-            continue
-        found.setdefault(id(parameter), (name, parameter))
-    return dict(found.values())
