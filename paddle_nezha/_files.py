@@ -1,12 +1,13 @@
 """Files for everyone: written so that a path never holds half of one, and named in messages a person can read."""
 
+import json
 import os
 import threading
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Union
+from typing import Any, Union
 
 PathLike = Union[str, "os.PathLike[str]"]
 
@@ -35,6 +36,12 @@ def replaced(path: PathLike) -> Iterator[str]:
         if os.path.exists(temporary):
             os.remove(temporary)
         raise
+
+
+def write_json(path: PathLike, content: Any) -> None:
+    """For people to read too; `path` takes its place when it is whole."""
+    with replaced(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
+        file.write(json.dumps(content, ensure_ascii=False, indent=1) + "\n")
 
 
 _one_thread = threading.RLock()

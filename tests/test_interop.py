@@ -1,12 +1,11 @@
 """PaddleNLP's Trainer and Auto classes over our models, in processes of their own (`paddlenlp_trainer.py`)."""
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from pythons import in_a_process
 
 from paddle_nezha.interop import register
 
@@ -27,19 +26,6 @@ COMPLETE = {
     "training_args.bin",
     "vocab.txt",
 }
-
-
-def in_a_process(*arguments):
-    """Output of a new Python, which must end well."""
-    done = subprocess.run(
-        [sys.executable, *map(str, arguments)],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=250,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
 
 
 def trainer(command, folder):

@@ -18,7 +18,7 @@ from typing import Any, Optional, Union
 
 import numpy as np
 
-from paddle_nezha._files import replaced
+from paddle_nezha._files import write_json
 from paddle_nezha.checkpoint import safetensors
 from paddle_nezha.pretrained import SAFETENSORS_NAME, PretrainedLayer
 from paddle_nezha.training.processes import Processes
@@ -92,8 +92,7 @@ def save(
     processes.wait()
     if processes.is_first:
         files = {file.name: [file.stat().st_size, _crc32(file)] for file in sorted(partial.iterdir())}
-        with replaced(partial / _STATE) as path, open(path, "w", encoding="utf-8") as file:
-            json.dump({"step": step, "files": files, **facts}, file, ensure_ascii=False, indent=1)
+        write_json(partial / _STATE, {"step": step, "files": files, **facts})
         _to_disk(partial)
         if target.exists():  # of a run that stopped before it could make use of it
             shutil.rmtree(target)

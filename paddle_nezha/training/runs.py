@@ -21,7 +21,7 @@ from typing import Any, Optional, Union
 from tqdm import tqdm
 
 from paddle_nezha import __version__, forms, operator
-from paddle_nezha._files import replaced
+from paddle_nezha._files import write_json
 from paddle_nezha._paddle import paddle
 from paddle_nezha.config import NeZhaConfig
 from paddle_nezha.pretrained import PretrainedLayer
@@ -72,8 +72,7 @@ def begin(
             raise ValueError(f"{folder} holds files, but no {RUN_FILE}, so it is no run: give output an empty folder.")
         if processes.is_first:
             folder.mkdir(parents=True, exist_ok=True)
-            with replaced(path) as temporary:
-                Path(temporary).write_text(json.dumps(mine, ensure_ascii=False, indent=1), encoding="utf-8")
+            write_json(path, mine)
         return None
     theirs = json.loads(path.read_text(encoding="utf-8"))
     differ = [

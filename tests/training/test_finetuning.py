@@ -107,6 +107,17 @@ def start(tmp_path_factory):
 
 
 @pytest.fixture
+def plain(start, tmp_path):
+    """The same without dropout."""
+    plain = tmp_path / "plain"
+    model = NeZhaForPretraining.from_pretrained(start, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    model.config.classifier_dropout = 0.0
+    model.save_pretrained(plain)
+    NeZhaTokenizer.from_pretrained(start).save_pretrained(plain)
+    return plain
+
+
+@pytest.fixture
 def settings(start, tmp_path):
     """A factory of settings with generated files: ``settings("sentence", epochs=2)``."""
 
@@ -274,13 +285,8 @@ def test_a_finished_run_is_left_as_it_is(settings, tmp_path):
 # ---- how a batch is cut
 
 
-def test_losses_do_not_depend_on_the_micro_batches(settings, tmp_path, start):
+def test_losses_do_not_depend_on_the_micro_batches(settings, tmp_path, plain):
     """Up to float32 sums in another order."""
-    plain = tmp_path / "plain"
-    model = NeZhaForPretraining.from_pretrained(start, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-    model.config.classifier_dropout = 0.0
-    model.save_pretrained(plain)
-    NeZhaTokenizer.from_pretrained(start).save_pretrained(plain)
     for weights in ("none", "balanced"):
         runs = []
         for size in (8, 3):
@@ -292,12 +298,7 @@ def test_losses_do_not_depend_on_the_micro_batches(settings, tmp_path, start):
         np.testing.assert_allclose(runs[0], runs[1], rtol=1e-5)
 
 
-def test_two_processes_equal_one(settings, tmp_path, start):
-    plain = tmp_path / "plain"
-    model = NeZhaForPretraining.from_pretrained(start, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-    model.config.classifier_dropout = 0.0
-    model.save_pretrained(plain)
-    NeZhaTokenizer.from_pretrained(start).save_pretrained(plain)
+def test_two_processes_equal_one(settings, tmp_path, plain):
     alone = settings(model=str(plain), output=str(tmp_path / "alone"), epochs=1)
     finetune(alone)
     script = tmp_path / "command.py"

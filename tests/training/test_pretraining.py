@@ -18,8 +18,10 @@ import yaml
 from paddle_nezha import NeZhaForMaskedLM, NeZhaForPretraining, NeZhaTokenizer
 from paddle_nezha._paddle import paddle
 from paddle_nezha.training import checkpoints
+from paddle_nezha.training.corpus import Corpus
 from paddle_nezha.training.engine import Engine
 from paddle_nezha.training.metrics import read_metrics
+from paddle_nezha.training.pretraining.evaluation import evaluate
 from paddle_nezha.training.pretraining.settings import PretrainingSettings
 from paddle_nezha.training.pretraining.trainer import NonFiniteError, pretrain
 
@@ -94,6 +96,18 @@ def test_a_run_leaves_a_model_a_tokenizer_metrics_and_checkpoints(settings, tmp_
     assert lines[0]["nsp_loss"] == pytest.approx(math.log(2), rel=0.05)
     assert lines[0]["loss"] == pytest.approx(lines[0]["mlm_loss"] + lines[0]["nsp_loss"], rel=1e-6)
     assert sorted(path.name for path in (run / "checkpoints").iterdir()) == ["step-00000004", "step-00000005"]
+
+
+def test_a_model_is_evaluated_as_its_training_was(settings, corpus, tmp_path):
+    """Whatever the batches: float32 sums in another order."""
+    chosen = settings(steps=2, eval_every=2, eval_examples=20)
+    result = pretrain(chosen)
+    model = NeZhaForPretraining.from_pretrained(result.model)
+    held_out = Corpus.open(corpus, split="held_out")
+    assert evaluate(model, held_out, chosen.examples, examples=20, batch_size=7) == pytest.approx(
+        result.evaluation, rel=1e-5
+    )
+    assert not model.training
 
 
 def test_it_learns(settings):

@@ -4,12 +4,10 @@ PaddleNLP's Trainer over the same heads is in tests/test_interop.py.
 """
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from pythons import in_a_process
 
 from paddle_nezha._paddle import paddle
 
@@ -18,19 +16,6 @@ DEMO = ROOT / "weights" / "nezha-seeded-demo"
 HEADS = ("SequenceClassification", "TokenClassification", "QuestionAnswering", "MultipleChoice")
 every_head = pytest.mark.parametrize("head", HEADS)
 every_way = pytest.mark.parametrize("way", ["loop", "fit"])
-
-
-def in_a_process(*arguments):
-    """Output of a new Python, which must end well."""
-    done = subprocess.run(
-        [sys.executable, *map(str, arguments)],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=250,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,5 @@
 """The recipe of `nezha-tiny-chinese`, step by step, in a work folder; each step is done again only if it must be."""
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any, Optional
@@ -8,7 +7,7 @@ from typing import Any, Optional
 import numpy as np
 
 from paddle_nezha import NeZhaForPretraining
-from paddle_nezha._files import replaced
+from paddle_nezha._files import write_json
 from paddle_nezha.training import settings as settings_files
 from paddle_nezha.training.corpus import Corpus
 from paddle_nezha.training.corpus.building import build_corpus
@@ -42,7 +41,7 @@ def make_texts(work: Path, files: Optional[int] = None) -> "list[Path]":
     vocabulary.learn_vocabulary(made, work / "tokenizer")
     if files is None:
         vocabulary.check(work / "tokenizer")
-    _write(work / "texts.json", facts)
+    write_json(work / "texts.json", facts)
     return made
 
 
@@ -75,7 +74,7 @@ def measure(work: Path) -> "dict[str, Any]":
         "model": evaluate(model, held_out, examples=examples),
         "counting": baselines.baselines(train_split, ids, labels),
     }
-    _write(work / "measured.json", facts)
+    write_json(work / "measured.json", facts)
     return facts
 
 
@@ -108,7 +107,7 @@ def positions(work: Path, seeds: int, steps: int) -> "list[dict[str, Any]]":
                     model, held_out, ExampleSettings(max_length=length), examples=2048 * 128 // length, batch_size=16
                 )
                 found.append({"encoding": encoding, "seed": seed, "length": length, **figures})
-            _write(work / "positions.json", found)
+            write_json(work / "positions.json", found)
     return found
 
 
@@ -143,8 +142,3 @@ def _stacked(parts: "list[np.ndarray]", fill: int) -> np.ndarray:
     return np.concatenate(
         [np.pad(part, ((0, 0), (0, longest - part.shape[1])), constant_values=fill) for part in parts]
     )
-
-
-def _write(path: Path, content: Any) -> None:
-    with replaced(path) as temporary:
-        Path(temporary).write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")

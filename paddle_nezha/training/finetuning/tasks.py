@@ -9,7 +9,7 @@ from typing import Any, Optional
 import numpy as np
 
 from paddle_nezha import heads
-from paddle_nezha._files import replaced
+from paddle_nezha._files import write_json
 from paddle_nezha._paddle import Tensor
 from paddle_nezha.training import collators, features
 from paddle_nezha.training.data import readers
@@ -37,8 +37,7 @@ class Facts:
     max_answer_length: int
 
     def write(self, folder: Path) -> None:
-        with replaced(folder / FILE) as path:
-            Path(path).write_text(json.dumps(vars(self), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+        write_json(folder / FILE, vars(self))
 
     @classmethod
     def read(cls, folder: Path) -> "Facts":

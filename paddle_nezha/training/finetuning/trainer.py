@@ -14,7 +14,7 @@ from typing import Any, Optional
 
 import numpy as np
 
-from paddle_nezha._files import replaced
+from paddle_nezha._files import replaced, write_json
 from paddle_nezha._paddle import paddle
 from paddle_nezha.hub import resolve
 from paddle_nezha.tokenizer import NeZhaTokenizer
@@ -316,8 +316,7 @@ def write_result(folder: Path, results: "Sequence[Result]") -> None:
             }
         )
     content = {"task": results[0].task, "metric": results[0].metric, "seeds": seeds}
-    with replaced(folder / RESULT) as path:
-        Path(path).write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    write_json(folder / RESULT, content)
 
 
 def read_result(folder: Path, seed: int) -> Optional[Result]:
