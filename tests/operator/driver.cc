@@ -20,22 +20,25 @@
 
 // ---- memory full of NaN
 
-static void* spoiled(std::size_t size) {
+// Not inlined: GCC would see std::free on what operator new gave, and warn of a mismatch that is none.
+#define APART __attribute__((noinline))
+APART static void* spoiled(std::size_t size) {
   void* memory = std::malloc(size ? size : 1);
   if (memory == nullptr) throw std::bad_alloc();
   std::memset(memory, 0xFF, size);
   return memory;
 }
+APART static void released(void* memory) { std::free(memory); }
 void* operator new(std::size_t size) { return spoiled(size); }
 void* operator new[](std::size_t size) { return spoiled(size); }
 void* operator new(std::size_t size, const std::nothrow_t&) noexcept { return spoiled(size); }
 void* operator new[](std::size_t size, const std::nothrow_t&) noexcept { return spoiled(size); }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete[](void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
-void operator delete[](void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete(void* memory) noexcept { released(memory); }
+void operator delete[](void* memory) noexcept { released(memory); }
+void operator delete(void* memory, const std::nothrow_t&) noexcept { released(memory); }
+void operator delete[](void* memory, const std::nothrow_t&) noexcept { released(memory); }
+void operator delete(void* memory, std::size_t) noexcept { released(memory); }
+void operator delete[](void* memory, std::size_t) noexcept { released(memory); }
 
 namespace {
 

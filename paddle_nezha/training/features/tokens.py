@@ -63,31 +63,30 @@ def token_features(
         _learn(known, tokenizer, chunk)
         for record in chunk:
             pieces = [known[word] for word in record.tokens]
-            report.blank_words += sum(not word for word in pieces)
-            report.cut_words += sum(len(word) > room for word in pieces)
-            report.cut_tokens += sum(max(0, len(word) - room) for word in pieces)
-            pieces = [word[:room] or [tokenizer.unk_token_id] for word in pieces]
+            sizes = list(map(len, pieces))
+            if sizes and not 1 <= min(sizes) <= max(sizes) <= room:
+                report.blank_words += sizes.count(0)
+                report.cut_words += sum(size > room for size in sizes)
+                report.cut_tokens += sum(max(0, size - room) for size in sizes)
+                pieces = [word[:room] or [tokenizer.unk_token_id] for word in pieces]
+                sizes = list(map(len, pieces))
             pairs = [(label_id(ids, tag, record), inside[tag]) for tag in record.labels or ()]
-            windows = _windows([len(word) for word in pieces], room, stride)
+            windows = _windows(sizes, room, stride)
             owned = _owned(windows)
             report.split_records += len(windows) > 1
             for window, (begin, end) in zip(windows, owned):
-                feature = framed(tokenizer, [piece for word in pieces[slice(*window)] for piece in word])
+                inside_window = slice(*window)
+                feature = framed(tokenizer, [piece for word in pieces[inside_window] for piece in word])
                 feature["record"] = report.records
-                numbers = range(*window)
-                feature["word_ids"] = _at_pieces(
-                    None, [[number if begin <= number < end else None] * len(pieces[number]) for number in numbers]
-                )
+                numbers = [number if begin <= number < end else None for number in range(*window)]
+                repeated = zip(numbers, sizes[inside_window])
+                feature["word_ids"] = [None, *(number for number, size in repeated for _ in range(size)), None]
                 if labelled:
-                    feature["labels"] = _at_pieces(
-                        IGNORED,
-                        [
-                            _labels(*pairs[number], len(pieces[number]))
-                            if begin <= number < end
-                            else [IGNORED] * len(pieces[number])
-                            for number in numbers
-                        ],
-                    )
+                    of_words = [
+                        _labels(*pairs[number], size) if begin <= number < end else [IGNORED] * size
+                        for number, size in enumerate(sizes[inside_window], window[0])
+                    ]
+                    feature["labels"] = [IGNORED, *(label for labels in of_words for label in labels), IGNORED]
                 features.append(feature)
             report.records += 1
     report.features = len(features)
@@ -162,7 +161,3 @@ def _inside(tag: str, ids: "Mapping[str, int]") -> int:
 
 def _labels(first: int, others: int, size: int) -> "list[int]":
     return [first] + [others] * (size - 1)
-
-
-def _at_pieces(at_frame: Any, parts: "Iterable[list[Any]]") -> "list[Any]":
-    return [at_frame, *(item for part in parts for item in part), at_frame]

@@ -68,9 +68,9 @@ def detect_scheme(labels: "Tags") -> str:
     """
     bare: Optional[int] = None  # a row with an I- that begins an entity: IOB1
     extra: Optional[int] = None  # a row with a B- that IOB1 has no use for: BIO
-    for row, tags in enumerate(labels):
+    for row, tags in enumerate(_all_normal(labels)):
         before, before_type = "O", ""
-        for tag in _normal(tags, row):
+        for tag in tags:
             letter, _, kind = tag.partition("-")
             if letter in "ES":
                 return "BIOES"
@@ -103,12 +103,13 @@ def find_entities(tags: "Tags", mode: str = "lenient", scheme: Optional[str] = N
     from seqeval import scheme as schemes
     from seqeval.metrics.sequence_labeling import get_entities
 
-    rows = [_normal(row, number) for number, row in enumerate(tags)]
+    rows = _all_normal(tags)
     if mode == "lenient":
         return [
-            Entity(number, start, last + 1, kind)
+            Entity(number, place + start, place + last + 1, kind)
             for number, row in enumerate(rows)
-            for kind, start, last in get_entities(row)
+            for place, stretch in _stretches(row)
+            for kind, start, last in get_entities(stretch)
         ]
     kinds = {"BIO": schemes.IOB2, "IOB1": schemes.IOB1, "BIOES": schemes.IOBES}
     if mode != "strict" or scheme not in kinds:
@@ -240,20 +241,40 @@ def _check_rows(first: "Tags", second: "Tags", one: str, other: str) -> None:
             )
 
 
-def _normal(tags: "Sequence[str]", row: int) -> "list[str]":
-    return list(_letters(tags, row))
+def _stretches(tags: "Sequence[str]") -> "Iterator[tuple[int, list[str]]]":
+    """The first place and the tags of each stretch without an O. No entity reaches over an O, and most tags are one."""
+    first = -1
+    for place, tag in enumerate(tags):
+        if tag == "O":
+            if first >= 0:
+                yield first, list(tags[first:place])
+            first = -1
+        elif first < 0:
+            first = place
+    if first >= 0:
+        yield first, list(tags[first:])
 
 
-def _letters(tags: "Sequence[str]", row: int) -> "Iterator[str]":
-    for column, tag in enumerate(tags):
-        letter, dash, kind = tag.partition("-")
-        letter = _LETTERS.get(letter, letter)
-        if letter not in ("O", "B", "I", "E", "S") or (letter == "O" and dash) or bool(dash) != bool(kind):
-            raise ValueError(
-                f"Expected a tag such as O, B-PER or I-PER, but token {column} of row {row} has {tag!r}: is that the "
-                "column of the tags, and are they spelled LETTER-TYPE?"
-            )
-        yield letter + dash + kind
+def _all_normal(tags: "Tags") -> "list[list[str]]":
+    known: "dict[str, str]" = {}
+    found = []
+    for row, some in enumerate(tags):
+        for column, tag in enumerate(some):
+            if tag not in known:
+                known[tag] = _normal(tag, column, row)
+        found.append([known[tag] for tag in some])
+    return found
+
+
+def _normal(tag: str, column: int, row: int) -> str:
+    letter, dash, kind = tag.partition("-")
+    letter = _LETTERS.get(letter, letter)
+    if letter not in ("O", "B", "I", "E", "S") or (letter == "O" and dash) or bool(dash) != bool(kind):
+        raise ValueError(
+            f"Expected a tag such as O, B-PER or I-PER, but token {column} of row {row} has {tag!r}: is that the "
+            "column of the tags, and are they spelled LETTER-TYPE?"
+        )
+    return letter + dash + kind
 
 
 def _check_letters(rows: "list[list[str]]", scheme: str) -> None:
