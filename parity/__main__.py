@@ -32,7 +32,7 @@ stages, in the order of the forward (N is a layer; --stage 'layer.*.query' is al
   grad:PARAMETER; and in training parameter:PARAMETER, weights, weights:PARAMETER, loss_curve
 
 examples:
-  python -m parity run                                     every case, training, and the shelf's checkpoint
+  python -m parity run                                     every case, training, and the shelf's checkpoints
   python -m parity run --quick                             the same kinds of question in under a minute
   python -m parity run --case 'pad-*' --stage 'layer.*'    some cases, some stages
   python -m parity run --weights FOLDER --text FILE        your own checkpoint on your own text

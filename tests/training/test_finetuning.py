@@ -299,8 +299,9 @@ def test_losses_do_not_depend_on_the_micro_batches(settings, tmp_path, plain):
 
 
 def test_two_processes_equal_one(settings, tmp_path, plain):
+    """One seed after the other, as the processes join anew for each."""
     alone = settings(model=str(plain), output=str(tmp_path / "alone"), epochs=1)
-    finetune(alone)
+    assert main(["finetune", *flags(alone), "--seeds", "2"]) == 0
     script = tmp_path / "command.py"
     script.write_text("import sys\nfrom paddle_nezha.cli import main\nsys.exit(main())\n")
     launcher = [sys.executable, "-m", "paddle.distributed.launch", "--nproc_per_node", "2"]
@@ -309,16 +310,16 @@ def test_two_processes_equal_one(settings, tmp_path, plain):
     (tmp_path / "run.yaml").write_text(yaml.safe_dump({**values, "output": str(tmp_path / "both")}), "utf-8")
     done = subprocess.run(
         [*launcher, "--log_dir", str(tmp_path / "log"), str(script), "finetune", "sentence",
-         "--config", str(tmp_path / "run.yaml")],
+         "--config", str(tmp_path / "run.yaml"), "--seeds", "2"],
         env=environment(), capture_output=True, text=True, timeout=250,
     )  # fmt: skip
     log = tmp_path / "log" / "workerlog.0"
     assert done.returncode == 0, done.stderr + (log.read_text() if log.exists() else "")
-    one, two = losses(tmp_path / "alone"), losses(tmp_path / "both")
-    assert [line["step"] for line in one] == [line["step"] for line in two]
-    np.testing.assert_allclose(
-        [line["loss"] for line in one if "loss" in line], [line["loss"] for line in two if "loss" in line], rtol=1e-5
-    )
+    for seed in ("seed-0", "seed-1"):
+        one, two = losses(tmp_path / "alone" / seed), losses(tmp_path / "both" / seed)
+        assert [line["step"] for line in one] == [line["step"] for line in two]
+        steps = [[line["loss"] for line in lines if "loss" in line] for lines in (one, two)]
+        np.testing.assert_allclose(*steps, rtol=1e-5)
     assert (tmp_path / "alone" / "result.json").read_text() == (tmp_path / "both" / "result.json").read_text()
 
 

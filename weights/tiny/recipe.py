@@ -1,5 +1,6 @@
 """The recipe of `nezha-tiny-chinese`, step by step, in a work folder; each step is done again only if it must be."""
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any, Optional
@@ -12,9 +13,11 @@ from paddle_nezha.training import settings as settings_files
 from paddle_nezha.training.corpus import Corpus
 from paddle_nezha.training.corpus.building import build_corpus
 from paddle_nezha.training.examples import ExampleSettings
+from paddle_nezha.training.metrics import read_metrics
 from paddle_nezha.training.pretraining.evaluation import evaluate, held_out_stream
 from paddle_nezha.training.pretraining.settings import PretrainingSettings
 from paddle_nezha.training.pretraining.trainer import pretrain
+from weights import demo
 from weights.tiny import baselines, packages, texts, vocabulary
 
 SHELF = Path(__file__).resolve().parents[1] / "nezha-tiny-chinese"
@@ -126,7 +129,8 @@ def told_positions(found: "list[dict[str, Any]]") -> "list[str]":
 
 
 def shelve(work: Path, folder: Path = SHELF) -> None:
-    """Puts the trained model on the shelf, in the layout of the official files, with the curves of its training."""
+    """Puts the trained model on the shelf, in the layout of the official files, with the sentences that the judge reads
+    and, in `training.json`, the figures that the model card tells."""
     model = NeZhaForPretraining.from_pretrained(work / "run" / "model")
     for name, share in _DROPOUT.items():
         setattr(model.config, name, share)
@@ -134,6 +138,19 @@ def shelve(work: Path, folder: Path = SHELF) -> None:
     model.save_pretrained(folder, weights="pdparams")
     for file in (work / "tokenizer").iterdir():
         shutil.copyfile(file, folder / file.name)
+    shutil.copyfile(demo.FOLDER / "sentences.txt", folder / "sentences.txt")
+    evaluations = [line for line in read_metrics(work / "run") if line["kind"] == "eval"]
+    write_json(
+        folder / "training.json",
+        {
+            "texts": json.loads((work / "texts.json").read_text(encoding="utf-8")),
+            "corpus": Corpus.open(work / "corpus").digest,
+            "settings": settings_files.read_yaml(SETTINGS),
+            "evaluations": evaluations,
+            "measured": json.loads((work / "measured.json").read_text(encoding="utf-8")),
+            "positions": json.loads((work / "positions.json").read_text(encoding="utf-8")),
+        },
+    )
 
 
 def _stacked(parts: "list[np.ndarray]", fill: int) -> np.ndarray:
