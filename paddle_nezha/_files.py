@@ -32,9 +32,11 @@ def replaced(path: PathLike) -> Iterator[str]:
         with open(temporary, "rb+") as written:
             os.fsync(written.fileno())
         os.replace(temporary, target)
-    except BaseException:
+    except BaseException as error:
         if os.path.exists(temporary):
             os.remove(temporary)
+        if isinstance(error, OSError) and error.filename in (None, temporary):
+            error.filename = target  # whoever reads the message knows this name
         raise
 
 

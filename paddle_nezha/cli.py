@@ -5,6 +5,7 @@ Exit codes: 0 done (right, equal); 1 found wrong, or different; 2 could not.
 
 import argparse
 import contextlib
+import errno
 import io
 import logging
 import signal
@@ -40,7 +41,12 @@ def main(arguments: "Optional[list[str]]" = None) -> int:
     except BrokenPipeError:  # the reader has seen enough
         discard_output()
         return DONE
-    except (ValueError, OSError) as error:
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            where = f" where {error.filename} was to be written" if error.filename else ""
+            return fail(f"the disk is full{where}: make room, and give the same command again", COULD_NOT, options.json)
+        return fail(error, COULD_NOT, options.json)
+    except ValueError as error:
         return fail(error, COULD_NOT, options.json)
     except KeyboardInterrupt:
         return fail(f"stopped{options.kept}", 130)

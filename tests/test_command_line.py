@@ -472,4 +472,30 @@ def test_it_is_a_module_and_a_command():
         cwd=ROOT, capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     assert done.returncode == 1 and "vocab.txt is WRONG." in done.stdout and done.stderr == ""
-    assert 'paddle-nezha = "paddle_nezha.cli:main"' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert 'paddle-nezha = "paddle_nezha.__main__:main"' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_full_disk_is_told():
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "paddle_nezha", "list"],
+            cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120,
+        )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr == "paddle-nezha: the disk is full: make room, and give the same command again\n"
+
+
+def test_ctrl_c_while_modules_are_imported(monkeypatch, capsys):
+    from paddle_nezha.__main__ import main as script
+
+    class Interrupted:
+        def find_spec(self, name, path=None, target=None):
+            if name == "paddle_nezha.cli":
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "paddle_nezha.cli")
+    monkeypatch.delattr("paddle_nezha.cli")
+    monkeypatch.setattr(sys, "meta_path", [Interrupted(), *sys.meta_path])
+    assert script() == 130
+    assert capsys.readouterr().err == "paddle-nezha: stopped\n"

@@ -6,6 +6,7 @@ here, which is exact), the sharded layout, and messages that say what to do.
 
 import json
 import os
+import re
 import struct
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -26,6 +27,7 @@ _INDEX_SUFFIX = ".safetensors.index.json"
 _MAX_INDEX = 64 << 20
 _MOST_AXES = 32
 _MAX_HEADER = 100_000_000  # the format's own limit
+_OS_ERROR = re.compile(r"os error (\d+)")
 # The format's dtypes that NumPy has, and bfloat16 as the float32 it is read as.
 _DTYPES = {
     "BOOL": np.dtype("?"),
@@ -90,12 +92,19 @@ def write(path: PathLike, arrays: Mapping[str, np.ndarray], metadata: Optional[M
 
     Raises:
         CheckpointError: an array of another dtype, or a name that is no string; nothing is written.
+        OSError: what the system says, a full disk among it.
     """
     arrays = dict(arrays)  # a mapping may build its arrays anew at each look
     check_writable(arrays)
     plain = {name: np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C") for name, array in arrays.items()}
     with replaced(path) as temporary:
-        save_file(plain, temporary, metadata={"format": "np"} if metadata is None else dict(metadata))
+        try:
+            save_file(plain, temporary, metadata={"format": "np"} if metadata is None else dict(metadata))
+        except SafetensorError as error:  # a full disk, say: the library has the system's number in its text alone
+            number = _OS_ERROR.search(str(error))
+            if number is None:
+                raise
+            raise OSError(int(number[1]), os.strerror(int(number[1]))) from error
 
 
 def _locate(path: Path) -> Path:

@@ -26,9 +26,9 @@ class MetricsLog:
 
     def __init__(self, run: Path, made: int, curves: bool = True):
         self._path = run / FILE
-        kept = [line for line in _whole_lines(self._path) if json.loads(line)["step"] <= made]
+        kept = [record for record in read_metrics(run) if record["step"] <= made]
         with replaced(self._path) as path, open(path, "w", encoding="utf-8") as file:
-            file.writelines(line + "\n" for line in kept)
+            file.writelines(json.dumps(record, ensure_ascii=False) + "\n" for record in kept)
         self._file = open(self._path, "a", encoding="utf-8")
         self._curves = _curve_writer(run / "curves") if curves else None
 
@@ -48,15 +48,29 @@ class MetricsLog:
 
 
 def read_metrics(run: Path) -> "list[dict[str, Any]]":
-    """The lines of a run, in order; half a line at the end, which a killed process leaves, is left out."""
-    return [json.loads(line) for line in _whole_lines(run / FILE)]
+    """The lines of a run, in order; half a line at the end, which a killed process leaves, is left out.
 
-
-def _whole_lines(path: Path) -> "list[str]":
+    Raises:
+        ValueError: a line is no record of a step; file and line are named.
+    """
+    path = run / FILE
     if not path.exists():
         return []
-    lines = path.read_text(encoding="utf-8").split("\n")
-    return [line for line in lines[:-1] if line]  # what stands behind the last line end was not written out
+    found = []
+    # What stands behind the last line end was not written out.
+    for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], 1):
+        try:
+            record = json.loads(line)
+            if not isinstance(record["kind"], str) or isinstance(record["step"], bool):
+                raise TypeError
+            record["step"] = int(record["step"])
+        except (ValueError, KeyError, TypeError):
+            raise ValueError(
+                f"{path}, line {number}: expected what a run writes, a JSON object with kind and step, but got "
+                f"{line[:60].decode('utf-8', 'replace')!r}: remove the line, or the file; the curves lose its steps."
+            ) from None
+        found.append(record)
+    return found
 
 
 def _strict(value: Any) -> Any:

@@ -74,11 +74,11 @@ def begin(
             folder.mkdir(parents=True, exist_ok=True)
             write_json(path, mine)
         return None
-    theirs = json.loads(path.read_text(encoding="utf-8"))
+    theirs = _read(path)
     differ = [
-        f"{name} was {theirs.get('settings', {}).get(name)!r} and is {value!r}"
+        f"{name} was {theirs['settings'].get(name)!r} and is {value!r}"
         for name, value in mine["settings"].items()
-        if name not in free and theirs.get("settings", {}).get(name) != value
+        if name not in free and theirs["settings"].get(name) != value
     ]
     data = [name for name in mine if name not in ("settings", "facts")]
     differ += [
@@ -101,6 +101,20 @@ def begin(
             "; ".join(others),
         )
     return checkpoints.newest(folder / CHECKPOINTS)
+
+
+def _read(path: Path) -> "dict[str, Any]":
+    """The content of a run.json."""
+    try:
+        content = json.loads(path.read_bytes())
+        if isinstance(content["settings"], dict) and isinstance(content["facts"], dict):
+            return dict(content)
+    except (ValueError, KeyError, TypeError):
+        pass
+    raise ValueError(
+        f"{path} is not what a run writes there (an object with settings and facts): copy it back from a backup, or "
+        "give another output."
+    )
 
 
 def without_missing_amp(settings: Any) -> Any:

@@ -1,3 +1,4 @@
+import errno
 import json
 import os
 
@@ -195,3 +196,17 @@ def test_an_index_that_is_none(content, tmp_path):
     (tmp_path / "model.safetensors.index.json").write_text(content)
     with pytest.raises(CheckpointError, match="is no index of shards"):
         safetensors.read(tmp_path)
+
+
+def test_a_file_that_cannot_grow_is_an_os_error_that_names_it(tmp_path):
+    """As a full disk is; the library's own error hides the system's number in its text."""
+    resource = pytest.importorskip("resource")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, limits[1]))
+    try:
+        with pytest.raises(OSError, match=r"large\.safetensors") as caught:
+            safetensors.write(tmp_path / "large.safetensors", {"a": np.zeros(1 << 16)})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert caught.value.errno == errno.EFBIG
+    assert not list(tmp_path.iterdir())

@@ -288,6 +288,21 @@ def test_another_run_in_the_folder_is_refused(settings, tmp_path):
         pretrain(settings(output=str(tmp_path / "full")))
 
 
+def test_damaged_files_of_a_run_are_named(settings, tmp_path):
+    pretrain(settings(steps=2))
+    log, told = (tmp_path / "run" / name for name in ("metrics.jsonl", "run.json"))
+    whole = log.read_text()
+    for damage in ("no JSON", "[]", '{"kind": "step"}', '{"kind": "step", "step": "two"}', '{"kind": 1, "step": 2}'):
+        log.write_text(whole + damage + "\n")
+        with pytest.raises(ValueError, match=r"metrics\.jsonl, line 3: expected .* remove the line"):
+            pretrain(settings(steps=2))
+    log.write_text(whole)
+    for damage in ("", "[]", '{"settings": {}}', '{"settings": [], "facts": {}}', '{"settings": {}, "facts": 1}'):
+        told.write_text(damage)
+        with pytest.raises(ValueError, match=r"run\.json is not what a run writes there .* another output"):
+            pretrain(settings(steps=2))
+
+
 def test_other_conditions_are_told(settings, tmp_path, caplog, monkeypatch):
     pretrain(settings(steps=4))
     monkeypatch.setenv("OMP_NUM_THREADS", "3")

@@ -283,9 +283,10 @@ def damage(folder, text):
         (lambda f: (f / "run.json").write_text("{"), r"run\.json is not JSON .* Start the run anew"),
         (lambda f: (f / "run.json").write_text("[1]"), r"describes no run: expected an object with `kind`"),
         (lambda f: (f / "metrics.jsonl").unlink(), r"has written no step yet: .* Wait for its first steps"),
-        (lambda f: damage(f, "{]\n"), r"metrics\.jsonl is damaged: expected a JSON object .* Remove the lines"),
-        (lambda f: damage(f, "3\n"), r"metrics\.jsonl is damaged"),
-        (lambda f: damage(f, '{"kind": "step"}\n'), r"metrics\.jsonl is damaged"),
+        (lambda f: damage(f, "{]\n"), r"metrics\.jsonl, line \d+: expected what a run writes, .* remove the line"),
+        (lambda f: damage(f, "3\n"), r"metrics\.jsonl, line \d+: expected"),
+        (lambda f: damage(f, '{"kind": "step"}\n'), r"metrics\.jsonl, line \d+: expected"),
+        (lambda f: damage(f, '{"kind": "step", "step": "x"}\n'), r"metrics\.jsonl, line \d+: expected"),
         (
             lambda f: damage(f, '{"kind": "step", "step": 1, "loss": 1}\n'),
             r"go back: two processes .* from a checkpoint",

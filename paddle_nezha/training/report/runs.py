@@ -145,7 +145,6 @@ def _description(folder: Path) -> "dict[str, Any]":
 
 
 def _series(folder: Path) -> "tuple[dict[tuple[str, str], Series], np.ndarray]":
-    path = folder / FILE
     found: "dict[tuple[str, str], tuple[list[float], list[float]]]" = {}
     skipped: "list[float]" = []
     try:
@@ -159,16 +158,13 @@ def _series(folder: Path) -> "tuple[dict[tuple[str, str], Series], np.ndarray]":
                     steps, values = found.setdefault((kind, name), ([], []))
                     steps.append(step)
                     values.append(number)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise ReportError(
-            f"{path} is damaged: expected a JSON object with `kind` and `step` in each line ({error!r}). Remove the "
-            "lines that are none, or let the run go on from a checkpoint before them."
-        ) from error
+    except ValueError as error:
+        raise ReportError(str(error)) from error
     series = {key: Series(np.array(steps), np.array(values)) for key, (steps, values) in found.items()}
     if any((np.diff(each.steps) < 0).any() for each in series.values()):
         raise ReportError(
-            f"The steps in {path} go back: two processes wrote it at a time. Let one of them go on from a checkpoint, "
-            "which drops what came after it."
+            f"The steps in {folder / FILE} go back: two processes wrote it at a time. Let one of them go on from a "
+            "checkpoint, which drops what came after it."
         )
     return series, np.array(skipped)
 
