@@ -206,6 +206,9 @@ KNOWN_DIFFERENCES = (
     ),
 )  # fmt: skip
 
+# Of the loss, where a case draws its logits far apart.
+FAR_LOGITS = "Paddle's cross-entropy lets no probability fall below exp(-64) on a CPU, so PaddleNLP's losses end at 64"
+
 # transformers' word table has a padding_idx, which takes the look-up's gradient from that row.
 PAD_ROW = "transformers gives the word embedding's row of pad_token_id no gradient"
 
