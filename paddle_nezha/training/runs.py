@@ -14,26 +14,29 @@ import logging
 import os
 import platform
 import signal
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional, Union
 
+import numpy as np
 from tqdm import tqdm
 
 from paddle_nezha import __version__, forms, operator
-from paddle_nezha._files import write_json
+from paddle_nezha._files import held_alone, write_json
 from paddle_nezha._paddle import paddle
 from paddle_nezha.config import NeZhaConfig
 from paddle_nezha.pretrained import PretrainedLayer
 from paddle_nezha.training import checkpoints
 from paddle_nezha.training.engine import Engine, Outcome
-from paddle_nezha.training.metrics import MetricsLog
+from paddle_nezha.training.metrics import FILE, MetricsLog
 from paddle_nezha.training.optimization import optimizer_state, restore_optimizer
 from paddle_nezha.training.processes import Processes
 
 RUN_FILE = "run.json"
 MODEL_FOLDER = "model"
 CHECKPOINTS = "checkpoints"
+_ECHO = 5.0  # seconds
 
 logger = logging.getLogger("paddle_nezha")
 
@@ -52,29 +55,30 @@ def conditions(processes: Processes) -> "dict[str, Any]":
 
 
 def begin(
-    folder: Path, mine: "Mapping[str, Any]", free: "Sequence[str]", processes: Processes
+    folder: Path, mine: "Mapping[str, Any]", free: "Sequence[str]", processes: Processes, held: contextlib.ExitStack
 ) -> Optional[checkpoints.Saved]:
     """Makes a run's folder, or finds what the run that is there goes on from. Every process calls it.
 
     Args:
         mine: the content of run.json: `settings`, `facts` (of `conditions`), and keys that identify the data.
         free: settings that may differ, since no number that is computed depends on them.
+        held: until it is closed no other run begins in the folder.
 
     Raises:
         ValueError: the folder holds a run with other settings or data, or something that is no run.
+        BlockingIOError: another run is at work in it.
     """
     path = folder / RUN_FILE
     is_new = not path.exists()
     is_empty = not folder.exists() or not any(folder.iterdir())
-    processes.wait()  # no one writes before all have looked
+    theirs = {} if is_new else _read(path)
+    if is_new and not is_empty:
+        raise ValueError(f"{folder} holds files, but no {RUN_FILE}, so it is no run: give output an empty folder.")
+    _hold(folder, processes, held)  # no one writes before all have looked
     if is_new:
-        if not is_empty:
-            raise ValueError(f"{folder} holds files, but no {RUN_FILE}, so it is no run: give output an empty folder.")
         if processes.is_first:
-            folder.mkdir(parents=True, exist_ok=True)
             write_json(path, mine)
         return None
-    theirs = _read(path)
     differ = [
         f"{name} was {theirs['settings'].get(name)!r} and is {value!r}"
         for name, value in mine["settings"].items()
@@ -84,6 +88,10 @@ def begin(
     differ += [
         f"{name} was {theirs.get(name)!r} and is {mine[name]!r}" for name in data if theirs.get(name) != mine[name]
     ]
+    if differ and not _has_begun(folder):  # it was refused, or stopped, before its first step
+        if processes.is_first:
+            write_json(path, mine)
+        return None
     if differ:
         raise ValueError(
             f"{folder} holds another run ({'; '.join(differ)}): give what it was given to go on with it, or another "
@@ -101,6 +109,27 @@ def begin(
             "; ".join(others),
         )
     return checkpoints.newest(folder / CHECKPOINTS)
+
+
+def _hold(folder: Path, processes: Processes, held: contextlib.ExitStack) -> None:
+    """The first process holds the folder for all, and each learns whether it could."""
+    taken = 0.0
+    if processes.is_first:
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            held.enter_context(held_alone(folder))
+        except BlockingIOError:
+            taken = 1.0
+    if processes.sum(np.array([taken]))[0]:
+        raise BlockingIOError(f"Another run is at work in {folder}: wait for it, or give another output.")
+
+
+def _has_begun(folder: Path) -> bool:
+    """Whether a run has made a step."""
+    log = folder / FILE
+    return (log.exists() and log.stat().st_size > 0) or any(
+        (folder / name).exists() for name in (CHECKPOINTS, MODEL_FOLDER)
+    )
 
 
 def _read(path: Path) -> "dict[str, Any]":
@@ -208,14 +237,27 @@ def metrics_log(folder: Path, made: int, curves: bool, processes: Processes) -> 
 
 
 @contextlib.contextmanager
-def stop_signals() -> "Iterator[list[str]]":
-    """Within the block SIGTERM and Ctrl-C add their name to the list; a second one ends the process as it would."""
+def stop_signals(processes: Processes) -> "Iterator[list[str]]":
+    """Within the block SIGTERM and Ctrl-C add their name to the list; a second one ends the process as it would.
+
+    The launcher says SIGTERM three times within half a second, and a terminal's Ctrl-C reaches it and the processes it
+    has started: signals of `_ECHO` seconds are one request, but for Ctrl-C upon Ctrl-C.
+    """
     seen: "list[str]" = []
     before: "dict[int, Any]" = {}
+    begun: "list[float]" = []
 
     def note(number: int, frame: Any) -> None:
-        seen.append(signal.Signals(number).name)
-        signal.signal(number, before[number])
+        name, now = signal.Signals(number).name, time.monotonic()
+        is_echo = begun and now - begun[0] < _ECHO and (name != "SIGINT" or "SIGINT" not in seen)
+        if seen and not is_echo:
+            signal.signal(number, before[number])
+            signal.raise_signal(number)
+            return
+        if not seen and processes.is_first:
+            os.write(2, f"\n{name}: the run stops after this step, with a checkpoint.\n".encode())
+        seen.append(name)
+        begun.append(now)
 
     try:
         for number in (int(signal.SIGTERM), int(signal.SIGINT)):

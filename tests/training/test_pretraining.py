@@ -1,7 +1,9 @@
 """The trainer: the same losses however a batch is cut, whatever stops a run, on one process or several."""
 
+import itertools
 import json
 import math
+import multiprocessing
 import os
 import random
 import re
@@ -16,16 +18,22 @@ import pytest
 import yaml
 
 from paddle_nezha import NeZhaForMaskedLM, NeZhaForPretraining, NeZhaTokenizer
+from paddle_nezha._files import held_alone
 from paddle_nezha._paddle import paddle
-from paddle_nezha.training import checkpoints
+from paddle_nezha.training import checkpoints, runs
 from paddle_nezha.training.corpus import Corpus
+from paddle_nezha.training.corpus.building import build_corpus
 from paddle_nezha.training.engine import Engine
+from paddle_nezha.training.examples import ExampleSettings, ExampleStream
 from paddle_nezha.training.metrics import read_metrics
+from paddle_nezha.training.pretraining.batches import Maker, Share, step_batches
 from paddle_nezha.training.pretraining.evaluation import evaluate
 from paddle_nezha.training.pretraining.settings import PretrainingSettings
 from paddle_nezha.training.pretraining.trainer import NonFiniteError, pretrain
+from paddle_nezha.training.processes import Processes
 
 ROOT = Path(__file__).resolve().parents[2]
+DEMO = ROOT / "weights" / "nezha-seeded-demo"
 COMMAND = [sys.executable, "-m", "paddle_nezha", "pretrain"]
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
@@ -160,6 +168,16 @@ def test_a_model_with_another_vocabulary_is_refused(settings, build, tmp_path):
         pretrain(settings(model=str(tmp_path / "other")))
 
 
+def test_a_model_with_its_words_in_another_order_is_refused(settings, tmp_path):
+    """Of the same number: the ids of the corpus would mean other words."""
+    first = pretrain(settings(steps=1)).model
+    pretrain(settings(steps=1, model=str(first), output=str(tmp_path / "again")))
+    words = (first / "vocab.txt").read_text(encoding="utf-8").split()
+    (first / "vocab.txt").write_text("\n".join([*words[:200], *reversed(words[200:])]) + "\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"vocab\.txt lists other words than the corpus .*--tokenizer"):
+        pretrain(settings(steps=1, model=str(first), output=str(tmp_path / "other")))
+
+
 @pytest.mark.parametrize("workers", [1, 3])
 def test_the_same_batches_from_any_number_of_workers(workers, settings, tmp_path):
     pretrain(settings(steps=4))
@@ -167,7 +185,50 @@ def test_the_same_batches_from_any_number_of_workers(workers, settings, tmp_path
     assert losses(tmp_path / "more") == losses(tmp_path / "run")
 
 
+def test_a_worker_that_dies_costs_nothing(corpus, caplog):
+    def batches(workers, kill):
+        maker = Maker(ExampleStream(Corpus.open(corpus), ExampleSettings(max_length=32), 0), Share(8, 0, 1, 8))
+        with step_batches(maker, 3, 40, workers) as steps:
+            for made in steps:
+                yield made
+                if made.step == 5 and kill:
+                    for child in multiprocessing.active_children():
+                        child.kill()
+
+    pairs = list(itertools.zip_longest(batches(2, True), batches(0, False)))
+    assert "A process that makes batches died" in caplog.text
+    assert [one.step for one, _ in pairs] == list(range(3, 40))
+    for one, other in pairs:
+        assert one.position == other.position
+        for name, array in other.batches[0].items():
+            np.testing.assert_array_equal(one.batches[0][name], array)
+
+
 # ---- stopped, and taken up again
+
+
+def test_signals_of_a_launcher_are_one_request():
+    """It says SIGTERM three times, after a Ctrl-C that the terminal has sent to all; Ctrl-C upon Ctrl-C is another."""
+    with runs.stop_signals(Processes(0, 1, False)) as seen:
+        signal.raise_signal(signal.SIGINT)
+        for _ in range(3):
+            signal.raise_signal(signal.SIGTERM)
+        assert seen[0] == "SIGINT"
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+
+def test_a_second_signal_later_ends_the_process(monkeypatch):
+    monkeypatch.setattr(runs, "_ECHO", 0.0)
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        with runs.stop_signals(Processes(0, 1, False)) as seen:
+            signal.raise_signal(signal.SIGTERM)
+            assert seen == ["SIGTERM"]
+            with pytest.raises(SystemExit):
+                signal.raise_signal(signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def test_a_run_goes_on_bit_for_bit(settings, tmp_path, monkeypatch):
@@ -288,6 +349,34 @@ def test_another_run_in_the_folder_is_refused(settings, tmp_path):
         pretrain(settings(output=str(tmp_path / "full")))
 
 
+def test_a_refused_start_blocks_nothing(settings, tmp_path):
+    wrong = {**settings().config, "num_attention_heads": 3}
+    for broken in (wrong, {**settings().config, "hiden_size": 32}):
+        with pytest.raises(ValueError, match=r"num_attention_heads|hiden_size"):
+            pretrain(settings(config=broken))
+    pretrain(settings(steps=1))
+    # What an interrupted start leaves: no step was made with it.
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "run.json").write_text((tmp_path / "run" / "run.json").read_text())
+    (other / "metrics.jsonl").write_text("")
+    assert pretrain(settings(steps=2, output=str(other))).steps == 2
+
+
+def test_one_run_at_a_time_in_a_folder(settings, tmp_path):
+    pretrain(settings(steps=1, output=str(tmp_path / "run")))
+    with held_alone(tmp_path / "run"), pytest.raises(BlockingIOError, match="Another run is at work in"):
+        pretrain(settings(steps=1, output=str(tmp_path / "run")))
+    pretrain(settings(steps=1, output=str(tmp_path / "run")))
+
+
+def test_without_held_out_documents_it_trains_and_says_so(settings, tmp_path, caplog):
+    (tmp_path / "few.txt").write_text("今天天气很好。\n我们去公园。\n\n他喜欢读书。\n老师工作。\n", encoding="utf-8")
+    build_corpus([tmp_path / "few.txt"], tmp_path / "few", DEMO, held_out=0.0)
+    result = pretrain(settings(steps=2, corpus=str(tmp_path / "few"), eval_every=1))
+    assert result.evaluation is None and "Nothing is evaluated" in caplog.text
+
+
 def test_damaged_files_of_a_run_are_named(settings, tmp_path):
     pretrain(settings(steps=2))
     log, told = (tmp_path / "run" / name for name in ("metrics.jsonl", "run.json"))
@@ -342,6 +431,14 @@ def test_or_stops_the_run_with_its_batch(settings, tmp_path, poisoned):
     with np.load(tmp_path / "run" / "not-finite-step-3-process-0.npz") as batch:
         assert batch["0.input_ids"].shape[0] == 8
     assert checkpoints.newest(tmp_path / "run" / "checkpoints").step == 2
+
+
+def test_a_run_that_has_diverged_ends(settings, tmp_path):
+    with pytest.raises(NonFiniteError, match=r"as in the 9 steps before it.*Lower the learning rate"):
+        pretrain(settings(steps=30, learning_rate=1e30))
+    assert [line["updated"] for line in losses(tmp_path / "run")] == [True, *[False] * 9]  # the tenth ended it
+    with pytest.raises(ValueError, match="learning_rate must be above 0 and finite"):
+        settings(learning_rate=float("inf"))
 
 
 # ---- several processes

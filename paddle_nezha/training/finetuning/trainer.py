@@ -63,13 +63,14 @@ def finetune(settings: FinetuneSettings) -> Result:
         ValueError (DataError): files, settings, a checkpoint or an earlier run that do not fit each other. Nothing was
             trained then.
     """
-    return _Run(runs.without_missing_amp(settings), Processes.join()).train()
+    with contextlib.ExitStack() as held:
+        return _Run(runs.without_missing_amp(settings), Processes.join(), held).train()
 
 
 class _Run:
     """A run from its files to its result."""
 
-    def __init__(self, settings: FinetuneSettings, processes: Processes):
+    def __init__(self, settings: FinetuneSettings, processes: Processes, held: contextlib.ExitStack):
         self.settings, self.processes = settings, processes
         self.folder = Path(settings.output)
         self.source = Path(resolve(settings.model))
@@ -80,7 +81,7 @@ class _Run:
             "data_digest": self._digest(),
             "facts": runs.conditions(processes),
         }
-        self.saved = runs.begin(self.folder, mine, (*FREE, "output"), processes)
+        self.saved = runs.begin(self.folder, mine, (*FREE, "output"), processes, held)
 
     # ---- beginning
 
@@ -179,7 +180,7 @@ class _Run:
         with contextlib.ExitStack() as stack:
             log = stack.enter_context(runs.metrics_log(self.folder, done, settings.curves, self.processes))
             progress = stack.enter_context(runs.progress_bar(total, done, self.processes))
-            stopping = stack.enter_context(runs.stop_signals())
+            stopping = stack.enter_context(runs.stop_signals(self.processes))
             while done < total and not self._is_over():
                 epoch, number = divmod(done, self.steps_per_epoch)
                 self._step(done, self._batches(epoch, number), log, progress)

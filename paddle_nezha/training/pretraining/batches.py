@@ -1,18 +1,22 @@
 """The examples of each step, made ahead of it, in order, by a thread or by processes of their own."""
 
+import logging
 import multiprocessing
+import signal
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Optional
 
 import numpy as np
 
 from paddle_nezha._children import end_with_parent
 from paddle_nezha.training.examples import ExampleStream
+
+logger = logging.getLogger("paddle_nezha")
 
 # Steps made ahead, for each worker: one is worked on while another waits.
 _AHEAD = 2
@@ -64,25 +68,33 @@ def step_batches(maker: Maker, first: int, end: int, workers: int) -> "Iterator[
     Args:
         workers: processes that make them; 0 is a thread of this one.
     """
-    with _executor(maker, workers) as executor:
-        try:
-            yield _in_order(executor, maker if workers == 0 else _made, first, end, _AHEAD * max(1, workers))
-        finally:
-            executor.shutdown(wait=False, cancel_futures=True)
+    with ExitStack() as stack:
+        yield _all(maker, first, end, workers, stack)
 
 
-def _in_order(executor: Executor, make: Any, first: int, end: int, ahead: int) -> "Iterator[StepBatches]":
+def _all(maker: Maker, first: int, end: int, workers: int, stack: ExitStack) -> "Iterator[StepBatches]":
+    try:
+        for made in _in_order(maker, first, end, workers, stack):
+            first = made.step + 1
+            yield made
+    except BrokenProcessPool:
+        logger.warning(
+            "A process that makes batches died (was it killed for want of memory?): this process makes them from step "
+            "%d on, the same ones.",
+            first + 1,
+        )
+        yield from _in_order(maker, first, end, 0, stack)
+
+
+def _in_order(maker: Maker, first: int, end: int, workers: int, stack: ExitStack) -> "Iterator[StepBatches]":
+    executor = stack.enter_context(_executor(maker, workers))
+    stack.callback(executor.shutdown, wait=False, cancel_futures=True)  # runs before the executor's own, which waits
+    make, ahead = (maker if workers == 0 else _made), _AHEAD * max(1, workers)
     waiting: "deque[Future[StepBatches]]" = deque()
     for step in range(first, end):
         while len(waiting) < ahead and step + len(waiting) < end:
             waiting.append(executor.submit(make, step + len(waiting)))
-        try:
-            yield waiting.popleft().result()
-        except BrokenProcessPool:
-            raise OSError(
-                "A process that makes batches died (was it killed for want of memory?): start the same command again "
-                "with workers: 0, which makes them in the training process."
-            ) from None
+        yield waiting.popleft().result()
 
 
 def _executor(maker: Maker, workers: int) -> Executor:
@@ -99,6 +111,7 @@ _maker: Optional[Maker] = None
 def _begin_worker(maker: Maker) -> None:
     global _maker
     _maker = maker
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C reaches it too, and the trainer ends it
     end_with_parent()
 
 

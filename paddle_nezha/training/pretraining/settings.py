@@ -70,8 +70,8 @@ class PretrainingSettings:
         positive = ("steps", "batch_size", "micro_batch_size", "checkpoint_every", "keep_checkpoints", "eval_every")
         for name in (*positive, "eval_examples", "log_every", "learning_rate", "epsilon", "clip_norm"):
             value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise ValueError(f"{name} must be above 0, but is {value}.")
+            if value is not None and not 0 < value < float("inf"):
+                raise ValueError(f"{name} must be above 0 and finite, but is {value}.")
         for name in ("workers", "warmup_steps", "weight_decay", "end_learning_rate", "decay_power", "seed"):
             value = getattr(self, name)
             if value is not None and not value >= 0:

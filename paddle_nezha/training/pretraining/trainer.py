@@ -16,6 +16,7 @@ import numpy as np
 from paddle_nezha._paddle import paddle
 from paddle_nezha.config import NeZhaConfig
 from paddle_nezha.heads import NeZhaForMaskedLM, NeZhaForPretraining
+from paddle_nezha.hub import resolve
 from paddle_nezha.training import runs
 from paddle_nezha.training.corpus import Corpus
 from paddle_nezha.training.engine import Engine, Outcome, Precision
@@ -29,6 +30,9 @@ from paddle_nezha.training.processes import Processes
 from paddle_nezha.training.throughput import product_peak, training_flops
 
 logger = logging.getLogger("paddle_nezha")
+
+# Steps that may be skipped one after the other: a batch can be at fault for one, the parameters are for all.
+_MOST_SKIPPED = 10
 
 
 class NonFiniteError(ValueError):
@@ -62,25 +66,26 @@ def pretrain(settings: PretrainingSettings) -> Result:
         NonFiniteError: see `on_nonfinite`.
     """
     settings = runs.without_missing_amp(settings)
-    return _Run(settings, Processes.join(settings.sharding)).train()
+    with contextlib.ExitStack() as held:
+        return _Run(settings, Processes.join(settings.sharding), held).train()
 
 
 class _Run:
-    def __init__(self, settings: PretrainingSettings, processes: Processes):
+    def __init__(self, settings: PretrainingSettings, processes: Processes, held: contextlib.ExitStack):
         self.settings, self.processes = settings, processes
         self.folder = Path(settings.output)
         self.corpus = Corpus.open(settings.corpus)
         count, size = settings.micro_batches(processes.count)
         self.share = Share(settings.batch_size, processes.rank * count * size, count, size)
-        self.saved = runs.begin(self.folder, self._described(), (*FREE, "output"), processes)
         self.model = self._model()
+        self.held_out = self._held_out()
+        self.saved = runs.begin(self.folder, self._described(), (*FREE, "output"), processes, held)
         objective = PretrainingObjective(self.model, self.corpus.mask_id)
         objective.train()
         self.parameters = trained_parameters(self.model, settings.next_sentence)
         self.engine = Engine(objective, self.parameters, self._optimizer, self._precision(), processes)
         if self.saved is not None:
             runs.restore(self.saved, self.model, self.engine)
-        self.held_out = self._held_out()
 
     # ---- beginning
 
@@ -102,17 +107,30 @@ class _Run:
                     f"{settings.model} has {model.config.vocab_size} words and the corpus {self.corpus.vocab_size}: "
                     f"build the corpus with the model's own tokenizer (--tokenizer {settings.model})."
                 )
+            self._check_words(resolve(settings.model))
         else:
             given = {
                 "vocab_size": self.corpus.vocab_size,
                 "pad_token_id": self.corpus.pad_id,
                 **(settings.config or {}),
             }
-            model = kind(NeZhaConfig(**given))
+            try:
+                model = kind(NeZhaConfig(**given))
+            except TypeError as error:  # a key that no config has
+                raise ValueError(f"config: {error}") from None
             model.to(dtype=settings.dtype)
         runs.check_length(model.config, settings.max_length)
         model.nezha.encoder.enable_recompute = settings.recompute
         return model
+
+    def _check_words(self, folder: Path) -> None:
+        """The ids of the corpus must mean the model's words, where it brings its words along."""
+        theirs, ours = (path / "vocab.txt" for path in (folder, self.corpus.tokenizer_folder))
+        if theirs.is_file() and ours.is_file() and _lines(theirs) != _lines(ours):
+            raise ValueError(
+                f"{theirs} lists other words than the corpus was built with, or in another order: build the corpus "
+                f"with the model's own tokenizer (--tokenizer {folder})."
+            )
 
     def _optimizer(self, master_weights: bool) -> Any:
         settings = self.settings
@@ -133,8 +151,8 @@ class _Run:
     def _held_out(self) -> Optional[ExampleStream]:
         if self.settings.eval_every is None:
             return None
-        corpus = Corpus.open(self.settings.corpus, split="held_out")
         try:
+            corpus = Corpus.open(self.settings.corpus, split="held_out")
             return held_out_stream(corpus, self.settings.examples)
         except ValueError as error:
             if self.processes.is_first:
@@ -149,6 +167,7 @@ class _Run:
         if self.saved is not None:
             facts = self.saved.facts
         self.skipped, self.evaluation = facts["skipped"], facts["evaluation"]
+        self.skipped_now = 0  # one after the other
         done = 0 if self.saved is None else self.saved.step
         if self.processes.is_first:
             self._tell_beginning(done)
@@ -157,7 +176,7 @@ class _Run:
         with contextlib.ExitStack() as stack:
             log = stack.enter_context(runs.metrics_log(self.folder, done, settings.curves, self.processes))
             progress = _Progress(stack.enter_context(runs.progress_bar(settings.steps, done, self.processes)))
-            stopping = stack.enter_context(runs.stop_signals())
+            stopping = stack.enter_context(runs.stop_signals(self.processes))
             steps = stack.enter_context(step_batches(maker, done, settings.steps, settings.workers))
             for made in steps:
                 self._step(made, log, progress)
@@ -188,6 +207,7 @@ class _Run:
         begun = time.perf_counter()
         seed = runs.dropout_seed(settings.seed, made.step, self.processes.rank)
         outcome = self.engine.step(made.batches, rate, seed)
+        self.skipped_now = 0 if outcome.updated else self.skipped_now + 1
         if not outcome.updated:
             self._not_finite(made, outcome)
         tokens, pairs = self.processes.sum(_sizes(made.batches))
@@ -207,7 +227,7 @@ class _Run:
         self.skipped += 1
         if self.engine.is_overflow(outcome):
             return
-        if self.settings.on_nonfinite == "skip":
+        if self.settings.on_nonfinite == "skip" and self.skipped_now < _MOST_SKIPPED:
             if self.processes.is_first:
                 logger.warning(
                     "Step %d was skipped (%d so far): the loss is %s and the gradients' norm %s.",
@@ -221,9 +241,11 @@ class _Run:
         np.savez(file, **arrays)
         self._save(made.step, made.position)
         raise NonFiniteError(
-            f"Step {made.step + 1}: the loss is {outcome.loss} and the gradients' norm {outcome.norm}. The parameters "
+            f"Step {made.step + 1}: the loss is {outcome.loss} and the gradients' norm {outcome.norm}"
+            f"{f', as in the {self.skipped_now - 1} steps before it' if self.skipped_now > 1 else ''}. The parameters "
             f"are as they were before it, in a checkpoint, and the batch is in {file}. Lower the learning rate or "
-            "clip_norm in a run that continues from the checkpoint, or skip such steps (on_nonfinite: skip)."
+            "clip_norm in a run that continues from the checkpoint"
+            f"{', or skip such steps (on_nonfinite: skip)' if self.settings.on_nonfinite == 'stop' else ''}."
         )
 
     def _evaluate(self, stream: ExampleStream) -> "dict[str, float]":
@@ -281,6 +303,10 @@ class _Progress:
         words += [f"{values['tokens_per_second']:,.0f} tokens/s", f"{values['of_peak']:.0%} of peak"]
         self._bar.set_postfix_str(", ".join(words), refresh=False)
         self._bar.update(1)
+
+
+def _lines(file: Path) -> "list[str]":
+    return file.read_text(encoding="utf-8").split()
 
 
 def _sizes(batches: "list[dict[str, np.ndarray]]") -> np.ndarray:
