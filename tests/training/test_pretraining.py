@@ -56,24 +56,21 @@ def environment(**more):
     return {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **more}
 
 
-def launched(file, count, folder, *flags):
-    """Runs a pre-training in several processes."""
-    command = [
-        sys.executable,
-        "-m",
-        "paddle.distributed.launch",
-        "--nproc_per_node",
-        str(count),
-        "--log_dir",
-        str(folder),
-    ]
+def launcher(count, folder):
+    """The command that starts a command in several processes."""
+    command = [sys.executable, "-m", "paddle.distributed.launch", "--nproc_per_node", str(count)]
     script = Path(sys.executable).parent / "paddle-nezha"
     if not script.exists():  # a checkout that is on the path and not installed
         script = Path(folder) / "command.py"
         script.parent.mkdir(parents=True, exist_ok=True)
         script.write_text("import sys\nfrom paddle_nezha.cli import main\nsys.exit(main())\n")
+    return [*command, "--log_dir", str(folder), str(script)]
+
+
+def launched(file, count, folder, *flags):
+    """Runs a pre-training in several processes."""
     done = subprocess.run(
-        [*command, str(script), "pretrain", str(file), *flags],
+        [*launcher(count, folder), "pretrain", str(file), *flags],
         env=environment(), capture_output=True, text=True, timeout=280,
     )  # fmt: skip
     log = Path(folder) / "workerlog.0"
@@ -467,6 +464,23 @@ def test_sharding_without_fleet_is_refused(settings, tmp_path):
     file = written(settings(), tmp_path)
     with pytest.raises(AssertionError, match="sharding needs Paddle's fleet, .* pip install 'protobuf<6'"):
         launched(file, 2, tmp_path / "logs", "--sharding", "true")
+
+
+def test_ctrl_c_in_the_launchers_terminal(settings, tmp_path):
+    """It reaches the launcher and its processes, and the launcher says SIGTERM to them besides."""
+    file = written(settings(steps=400, eval_every=None), tmp_path)
+    process = subprocess.Popen(
+        [*launcher(2, tmp_path / "logs"), "pretrain", str(file)],
+        env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    while process.poll() is None and len(losses(tmp_path / "run")) < 3:
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)
+    process.communicate(timeout=100)
+    log = (tmp_path / "logs" / "workerlog.0").read_text()
+    saved = checkpoints.newest(tmp_path / "run" / "checkpoints")
+    assert saved is not None and saved.step == len(losses(tmp_path / "run")) < 400, log
+    assert re.search(f"stopped  by SIG(INT|TERM) after step {saved.step};", log), log  # whichever came first
 
 
 @pytest.mark.parametrize("sharding", ["false", "true"])
