@@ -226,7 +226,7 @@ def refuse_other_encodings(sources: "Iterable[Source]") -> None:
             told = f"{source.name} ({texts.foreign:,} of its first {texts.filled:,} lines are not)"
             found.setdefault(remedy, []).append(told)
     if found:
-        raise TextError(". ".join(f"expected UTF-8 in {_listed(names)}. {remedy}" for remedy, names in found.items()))
+        raise TextError("; ".join(f"expected UTF-8 in {_listed(names)}. {remedy}" for remedy, names in found.items()))
 
 
 def read_documents(
