@@ -8,8 +8,10 @@ from typing import Any
 
 from paddle_nezha._children import cores
 from paddle_nezha.commands.shared import DONE, WRONG, add_json, command, print_json
+from paddle_nezha.hub import published
 from paddle_nezha.tokenizer import NeZhaTokenizer
 from paddle_nezha.training.corpus.building import SHARD_CHARACTERS, build_corpus
+from paddle_nezha.training.corpus.errors import CorpusError
 from paddle_nezha.training.corpus.stored import SPLITS, Corpus, read_manifest, verify
 from paddle_nezha.training.corpus.texts import PROBLEMS
 from paddle_nezha.training.corpus.words import SEGMENTERS
@@ -39,7 +41,9 @@ def add(commands: Any) -> None:
         metavar="SOURCE",
         help="one sentence a line, blank lines between documents; or JSONL, a document a line; .gz of both; folders",
     )
-    one.add_argument("--tokenizer", required=True, metavar="FOLDER|NAME", help="a tokenizer's folder, or a name")
+    one.add_argument(
+        "--tokenizer", required=True, metavar="FOLDER|NAME", help="a folder with vocab.txt, or a published name"
+    )
     one.add_argument("--out", required=True, metavar="DIR", help="the folder to fill")
     one.add_argument(
         "--held-out",
@@ -97,7 +101,27 @@ def _share(text: str) -> float:
     return share
 
 
+def _check_tokenizer(given: str) -> None:
+    """In the words of the command line; what is inside a folder the tokenizer checks."""
+    folder = Path(given)
+    if folder.is_file():
+        raise CorpusError(
+            f"expected --tokenizer to name a folder with vocab.txt, {given} is a file: "
+            + (f"--tokenizer {folder.parent}" if folder.name == "vocab.txt" else "copy it as vocab.txt to a folder")
+        )
+    if folder.exists():
+        return
+    try:
+        published(given)
+    except ValueError as error:
+        raise CorpusError(
+            f"expected --tokenizer to name a folder with vocab.txt or a published checkpoint, there is no "
+            f"{folder.absolute()}, and {error}"
+        ) from None
+
+
 def _build(options: argparse.Namespace) -> int:
+    _check_tokenizer(options.tokenizer)
     report = build_corpus(
         options.sources,
         options.out,
@@ -115,6 +139,7 @@ def _build(options: argparse.Namespace) -> int:
     print(f"read     {report.sources:,} files, {report.bytes:,} bytes")
     for split, counts in report.splits.items():
         print(f"{split:8} {_counted(counts)}")
+    _print_few(report.splits)
     _print_problems(report.problems)
     print(f"wrote    {report.folder}: {report.built} shards made, {report.kept} were there; digest {report.digest}")
     return DONE
@@ -126,6 +151,19 @@ def _counted(counts: "dict[str, int]") -> str:
         f"{counts['sentences']:,} sentences, {counts['words']:,} words, {counts['tokens']:,} tokens "
         f"({counts['unknown_tokens']:,} unknown), {counts['characters']:,} characters"
     )
+
+
+def _print_few(splits: "dict[str, dict[str, Any]]") -> None:
+    """What cannot be done with splits of no document, or of one: sentence pairs are made of two."""
+    for split, purpose, remedy in (("train", "trained", "lower"), ("held_out", "evaluated", "raise")):
+        documents = splits[split]["documents"]
+        if documents == 0:
+            print(f"note     {split} has no document, nothing can be {purpose} on it: {remedy} --held-out, or add text")
+        elif documents == 1:
+            print(
+                f"note     {split} has one document, next sentence cannot be {purpose} on it: {remedy} --held-out, or "
+                "add text"
+            )
 
 
 def _print_problems(problems: "dict[str, dict[str, Any]]") -> None:
@@ -148,11 +186,17 @@ def _show(options: argparse.Namespace) -> int:
     for split in SPLITS:
         part = manifest["splits"][split]
         print(f"{split:8} {_counted(part)}, {len(part['shards'])} shards")
+    _print_few(manifest["splits"])
     _print_problems(manifest["problems"])
     for name, told in wrong.items():
         print(f"WRONG    {name}: {told}")
-    if options.verify:
-        print(f"checked  {'every file is as built' if not wrong else f'{len(wrong)} files are not as built'}")
+    if wrong:
+        print(
+            f"checked  {len(wrong)} files are not as built: restore them, or remove them and run the same "
+            "`paddle-nezha corpus build` again"
+        )
+    elif options.verify:
+        print("checked  every file is as built")
     if not wrong:
         split = next(name for name in SPLITS if manifest["splits"][name]["shards"])
         for sentence in _marked(Corpus.open(options.folder, split)):

@@ -31,9 +31,9 @@ from paddle_nezha._files import PathLike, listing, replaced
 from paddle_nezha.tokenizer import NeZhaTokenizer
 
 from . import stored
-from .errors import CorpusError
+from .errors import CorpusError, TextError
 from .stored import ARRAYS, FORMAT, MANIFEST, PLAN, SPLITS, TOKENIZER
-from .texts import Problems, Source, find_sources, read_documents
+from .texts import Problems, Source, find_sources, read_documents, refuse_other_encodings
 from .words import Segmenter, WordTokenizer, one_thread
 from .workers import Workers
 
@@ -93,8 +93,9 @@ def build_corpus(
         progress: a bar on stderr; None means only on a terminal.
 
     Raises:
-        CorpusError: a setting that cannot be, nothing usable in the sources, another build in `out` or at work there,
-            no segmenter, or a worker that died.
+        CorpusError: a setting that cannot be, a named source that is not there, a file that is not UTF-8, nothing
+            usable in the sources, no document left to train on, another build in `out` or at work there, no segmenter,
+            or a worker that died.
         OSError: `out` cannot be written.
     """
     if not 0 <= held_out < 1:
@@ -112,6 +113,7 @@ def build_corpus(
         files = find_sources(sources, problems, beside=folder)
         if not files:
             raise _nothing(sources, problems)
+        refuse_other_encodings(files)
         with _tokenizer_files(loaded, folder) as (written, digest):
             plan: "dict[str, Any]" = {
                 "format": FORMAT,
@@ -130,6 +132,13 @@ def build_corpus(
         build = _Build(folder, plan["settings"], words.name, problems)
         try:
             return build.run(files, workers, progress)
+        except TextError:
+            # Mended texts or other settings make another build, which finds the folder free. A finished corpus stays,
+            # and so does the work on sources that may be readable again next time.
+            if not (folder / MANIFEST).is_file() and "unreadable" not in problems.counts:
+                for name in (PLAN, TOKENIZER, *(f"{split}-*" for split in SPLITS)):
+                    _remove(folder.glob(name))
+            raise
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise CorpusError(
@@ -228,12 +237,19 @@ def _write_json(path: Path, content: Any) -> None:
         file.write("\n")
 
 
-def _nothing(sources: "Sequence[PathLike]", problems: Problems) -> CorpusError:
+def _write_array(path: Path, array: np.ndarray) -> None:
+    """As np.save, but written by the file: NumPy's `tofile` fails without the system's reason, a full disk for one."""
+    with replaced(path) as temporary, open(temporary, "wb") as file:
+        np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(array))
+        file.write(array.data)
+
+
+def _nothing(sources: "Sequence[PathLike]", problems: Problems) -> TextError:
     told = "; ".join(
         f"{kind} {content['count']} ({', '.join(content['examples'])})"
         for kind, content in problems.described().items()
     )
-    return CorpusError(
+    return TextError(
         f"expected text in {', '.join(map(str, sources)) or 'no source at all'}, found no document"
         f"{f' ({told})' if told else ''}: name .txt files with one sentence a line and blank lines between documents, "
         ".jsonl files with a text in each object (--text-field), or folders of them"
@@ -307,6 +323,12 @@ class _Build:
             self.shards += pool.finish()
         if not any(shard["documents"] for shard in self.shards):
             raise _nothing([file.name for file in files], self.problems)
+        if not any(shard["documents"] for shard in self.shards if shard["name"].startswith("train-")):
+            count = sum(shard["documents"] for shard in self.shards)
+            raise TextError(
+                f"all documents were held out ({count:,}, with --held-out {self.settings['held_out']:.4%}) and none is "
+                "left to train on: lower --held-out (0 holds out none), or name more text"
+            )
         return self._finish(files)
 
     def _blocks(self, files: "list[Source]", bar: Any) -> "Iterator[_Block]":
@@ -447,8 +469,7 @@ class _prepared:
         files = {}
         for name in ARRAYS if counts["documents"] else ():
             path = self.folder / f"{block.name}.{name}.npy"
-            with replaced(path) as temporary, open(temporary, "wb") as file:
-                np.lib.format.write_array(file, arrays[name], version=(1, 0), allow_pickle=False)
+            _write_array(path, arrays[name])
             files[path.name] = {"bytes": path.stat().st_size, "sha256": stored.digest_of(path)}
         shard = {
             "name": block.name,

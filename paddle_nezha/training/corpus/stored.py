@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,9 @@ _PIECE = 1 << 20
 class Shard:
     """A part of a corpus. Arrays are opened by memory map where they are first asked for, read-only.
 
+    They are looked through then, so that damage which leaves a file its size is told of and not trained on; all of it
+    is found by `verify` alone. CorpusError says which file is damaged.
+
     Pickling takes the path alone, so that workers open it for themselves.
     """
 
@@ -40,30 +44,56 @@ class Shard:
     n_documents: int
     n_sentences: int
     n_tokens: int
+    vocab_size: int
 
     @cached_property
     def tokens(self) -> np.ndarray:
         """uint16 or uint32 [n_tokens]: sentences one after another, without special tokens."""
-        return self._array("tokens")
+        tokens = self._array("tokens", self.n_tokens)
+        if tokens.max() >= self.vocab_size:
+            raise self._damaged("tokens", f"token {tokens.max()} of a vocabulary of {self.vocab_size}")
+        return tokens
 
     @cached_property
     def word_starts(self) -> np.ndarray:
         """uint8 [n_tokens]: 1 where a token begins a word; the first of a sentence always does."""
-        return self._array("word_starts")
+        return self._array("word_starts", self.n_tokens)
 
     @cached_property
     def sentences(self) -> np.ndarray:
         """int64 [n_sentences + 1]: sentence s is tokens[sentences[s]:sentences[s + 1]], never empty."""
-        return self._array("sentences")
+        return self._bounds("sentences", self.n_sentences, self.n_tokens)
 
     @cached_property
     def documents(self) -> np.ndarray:
         """int64 [n_documents + 1]: document d is the sentences documents[d] .. documents[d + 1] - 1, never empty."""
-        return self._array("documents")
+        return self._bounds("documents", self.n_documents, self.n_sentences)
 
-    def _array(self, name: str) -> np.ndarray:
-        array: np.ndarray = np.load(self.folder / f"{self.name}.{name}.npy", mmap_mode="r", allow_pickle=False)
+    def _array(self, name: str, length: int) -> np.ndarray:
+        try:
+            array: np.ndarray = np.lib.format.open_memmap(self._path(name), mode="r")
+        except (ValueError, SyntaxError, TokenError) as error:  # what NumPy makes of a damaged header
+            raise self._damaged(name, str(error)) from None
+        if array.shape != (length,) or array.dtype.kind not in "iu":
+            raise self._damaged(name, f"{array.dtype} {list(array.shape)}, expected {length} integers")
         return array
+
+    def _bounds(self, name: str, count: int, end: int) -> np.ndarray:
+        """Where each of `count` parts begins, none empty, and the end of the last."""
+        bounds = self._array(name, count + 1)
+        if bounds[0] != 0 or bounds[-1] != end or (bounds[1:] <= bounds[:-1]).any():
+            raise self._damaged(name, f"expected places that rise from 0 to {end}")
+        return bounds
+
+    def _path(self, name: str) -> Path:
+        return self.folder / f"{self.name}.{name}.npy"
+
+    def _damaged(self, name: str, told: str) -> CorpusError:
+        return CorpusError(
+            f"{self._path(name)} is damaged ({told}): `paddle-nezha corpus show --verify {self.folder}` names every "
+            "file that is not as built. Restore these from where the corpus was copied, or remove them and run its "
+            "`paddle-nezha corpus build` again, which makes only what is missing"
+        )
 
     def __getstate__(self) -> "dict[str, Any]":
         return {name: value for name, value in self.__dict__.items() if name not in ARRAYS}
@@ -125,10 +155,11 @@ class Corpus:
                 f"the corpus {place} has no document in its split {split!r} ({held_out:.3%} were to be held out): "
                 "build it with another --held-out, or from more text"
             )
-        shards = tuple(
-            Shard(place, one["name"], one["documents"], one["sentences"], one["tokens"]) for one in part["shards"]
-        )
         tokenizer = manifest["tokenizer"]
+        shards = tuple(
+            Shard(place, one["name"], one["documents"], one["sentences"], one["tokens"], tokenizer["vocab_size"])
+            for one in part["shards"]
+        )
         return cls(
             folder=place,
             split=split,

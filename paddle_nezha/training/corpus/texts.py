@@ -1,4 +1,7 @@
-"""Documents from text files, in a memory that does not grow with them; what is wrong is counted, never fatal.
+"""Documents from text files, in a memory that does not grow with them.
+
+What is wrong inside a file is counted and never fatal, but for one thing: a file in another encoding, of which nothing
+would be left but characters that are unknown.
 
 A text file holds one sentence a line, and blank lines between documents. A JSONL file (`.jsonl`, `.ndjson`) holds a
 document a line, in a field of a JSON object; its text is split at line ends and behind 。！？；… with the closing
@@ -12,24 +15,31 @@ JSONL line longer than LONGEST_RECORD is left out, and a document longer than is
 
 import codecs
 import io
+import itertools
 import json
 import os
 import re
 import stat
 import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Callable, Optional
 
 from paddle_nezha._files import PathLike
 
+from .errors import CorpusError, TextError
+
 LONGEST_LINE = 1 << 20
 LONGEST_RECORD = 1 << 24
 TEXT, JSONL = "text", "jsonl"
 _KINDS = {".txt": TEXT, ".text": TEXT, ".jsonl": JSONL, ".ndjson": JSONL}
 _PIECE = 1 << 18
+# A file with this many lines that are not UTF-8, and over half of those with text among them, is in another encoding.
+_FOREIGN = 10
+# What is read of every file to find those in another encoding before anything is built.
+_SAMPLE_BYTES, _SAMPLE_LINES = 1 << 16, 1000
 _GZIP = b"\x1f\x8b"
 # UTF-32 first: its little-endian mark begins with that of UTF-16.
 _MARKS = (
@@ -77,6 +87,7 @@ PROBLEMS = {
     "cut_documents": "documents longer than a shard, cut between sentences",
 }
 _EXAMPLES = 3
+_NO_FILE = "not a regular file"  # a pipe could not be read a second time
 
 
 class Problems:
@@ -120,11 +131,20 @@ def find_sources(
     """The files that `given` names, folders with all inside them in sorted order; each file once.
 
     A file named by itself is text whatever its ending, unless that is one of JSONL. Hidden files and folders inside
-    folders are passed over, and so is the folder `beside`.
+    folders are passed over, and so is the folder `beside`. What cannot be read inside a folder is counted.
+
+    Raises:
+        CorpusError: something named by itself cannot be read.
     """
     found: "dict[tuple[int, int], Source]" = {}
-    for name in given:
-        path = os.fspath(name)
+    paths = [os.fspath(name) for name in given]
+    wrong = [f"{path}: {why}" for path in paths if (why := _why_unreadable(path))]
+    if wrong:
+        raise CorpusError(
+            f"expected sources that can be read, got {_listed(wrong)}. Name files and folders that are there, or leave "
+            "these out"
+        )
+    for path in paths:
         inside = list(_inside(path, problems, beside)) if os.path.isdir(path) else [path]
         if os.path.isdir(path) and not inside:
             problems.add("folders_without_texts", path)
@@ -134,8 +154,8 @@ def find_sources(
             except OSError as error:
                 problems.add("unreadable", f"{file}: {error.strerror}")
                 continue
-            if not stat.S_ISREG(status.st_mode):  # a pipe could not be read a second time
-                problems.add("unreadable", f"{file}: not a regular file")
+            if not stat.S_ISREG(status.st_mode):
+                problems.add("unreadable", f"{file}: {_NO_FILE}")
                 continue
             identity = (status.st_dev, status.st_ino)
             if identity in found:
@@ -143,6 +163,25 @@ def find_sources(
             else:
                 found[identity] = Source(file, kind_of(file) or TEXT, status.st_size)
     return list(found.values())
+
+
+def _why_unreadable(path: str) -> "Optional[str]":
+    """What the system says against reading a file or folder, if anything."""
+    try:
+        if os.path.isdir(path):
+            os.scandir(path).close()
+        elif not stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe would wait for its writer
+            return _NO_FILE
+        else:
+            open(path, "rb").close()
+    except OSError as error:
+        return error.strerror
+    return None
+
+
+def _listed(told: "list[str]") -> str:
+    more = f" and {len(told) - _EXAMPLES} more" if len(told) > _EXAMPLES else ""
+    return f"{', '.join(told[:_EXAMPLES])}{more}"
 
 
 def kind_of(path: str) -> "Optional[str]":
@@ -171,6 +210,25 @@ def _inside(folder: str, problems: Problems, beside: "Optional[PathLike]") -> "I
                 yield file
 
 
+def refuse_other_encodings(sources: "Iterable[Source]") -> None:
+    """Looks into the beginning of every file, so that one in another encoding is told of before hours of work.
+
+    Raises:
+        TextError: such files, by name, and how to convert them.
+    """
+    found: "dict[str, list[str]]" = {}
+    for source in sources:
+        texts = _Texts(replace(source), Problems(), lambda count: None, most=_SAMPLE_BYTES)
+        for _ in itertools.islice(texts.lines(LONGEST_LINE), _SAMPLE_LINES):
+            pass
+        remedy = texts.other_encoding()
+        if remedy is not None:
+            told = f"{source.name} ({texts.foreign:,} of its first {texts.filled:,} lines are not)"
+            found.setdefault(remedy, []).append(told)
+    if found:
+        raise TextError("; ".join(f"expected UTF-8 in {_listed(names)}. {remedy}" for remedy, names in found.items()))
+
+
 def read_documents(
     source: Source,
     problems: Problems,
@@ -186,6 +244,9 @@ def read_documents(
         longest: characters of a document, beyond which it is cut between sentences.
         text_field: where a JSONL object has its text.
         advance: called with the count of bytes each time some were read.
+
+    Raises:
+        TextError: at its end, where most lines of the file are not UTF-8.
     """
     texts = _Texts(source, problems, advance)
     read = _records(texts, problems, text_field) if source.kind == JSONL else _paragraphs(texts, problems)
@@ -210,13 +271,20 @@ def read_documents(
 
 
 class _Texts:
-    """Lines of a file, decompressed and decoded, with the number of the line it is at."""
+    """Lines of a file, decompressed and decoded, with the number of the line it is at.
 
-    def __init__(self, source: Source, problems: Problems, advance: "Callable[[int], Any]") -> None:
-        self.source, self.problems, self.advance = source, problems, advance
+    `most` is for a look into its beginning: how many bytes of the file are read, None for all.
+    """
+
+    def __init__(
+        self, source: Source, problems: Problems, advance: "Callable[[int], Any]", most: "Optional[int]" = None
+    ) -> None:
+        self.source, self.problems, self.advance, self.most = source, problems, advance, most
         self.digest = sha256()
         self.number = 1
         self.notes: "set[str]" = set()
+        # Lines with anything in them, those that are not UTF-8, and of these the ones with NUL.
+        self.filled = self.foreign = self.foreign_with_nul = 0
 
     @property
     def here(self) -> str:
@@ -227,6 +295,21 @@ class _Texts:
         self.source.sha256 = self.digest.hexdigest()
         if not self.source.bytes and "unreadable" not in self.notes:
             self._note("empty_files")
+        remedy = self.other_encoding()
+        if remedy is not None:
+            told = f"{self.source.name} ({self.foreign:,} of its {self.filled:,} lines are not)"
+            raise TextError(f"expected UTF-8 in {told}. {remedy}")
+
+    def other_encoding(self) -> "Optional[str]":
+        """How to convert the file, where the lines read so far are in another encoding."""
+        if "wide_files" in self.notes or self.foreign < _FOREIGN or self.foreign <= self.filled / 2:
+            return None
+        if self.foreign_with_nul > self.foreign / 2:
+            return (
+                "It seems to be UTF-16 without a byte order mark. Convert it: iconv -f UTF-16LE -t UTF-8 FILE > NEW "
+                "(or -f UTF-16BE, if no text comes of that)"
+            )
+        return "If it is GBK or GB18030, convert it: iconv -f GB18030 -t UTF-8 FILE > NEW"
 
     def _note(self, kind: str, told: str = "") -> None:
         """Counts something of the file as a whole, once."""
@@ -269,12 +352,22 @@ class _Texts:
             yield self._cared(line[first : first + longest]), ends and first == last
 
     def _cared(self, line: str) -> str:
-        if "\0" in line:
+        if not line or line.isspace():
+            return line
+        self.filled += 1
+        nuls = line.count("\0")
+        is_foreign = nuls * 3 >= len(
+            line
+        )  # half of ASCII in UTF-16 is NUL; where Chinese has NUL, it has bad bytes too
+        if nuls:
             self.problems.add("nul_lines", self.here)
             line = line.replace("\0", "")
         if not line.isascii() and _SURROGATES.search(line):
             self.problems.add("invalid_lines", self.here)
             line = _SURROGATES.sub("\ufffd", line)
+            is_foreign = True
+        self.foreign += is_foreign
+        self.foreign_with_nul += is_foreign and nuls > 0
         return line
 
     def _decoded(self) -> "Iterator[str]":
@@ -293,7 +386,8 @@ class _Texts:
         yield decoder.decode(start[len(mark) :])
         for piece in pieces:
             yield decoder.decode(piece)
-        yield decoder.decode(b"", True)
+        if self.most is None:  # else it ends where it was cut
+            yield decoder.decode(b"", True)
 
     def _plain(self) -> "Iterator[bytes]":
         pieces = self._raw()
@@ -312,7 +406,7 @@ class _Texts:
     def _raw(self) -> "Iterator[bytes]":
         try:
             with io.FileIO(self.source.name) as file:
-                while piece := file.read(_PIECE):
+                while piece := file.read(_PIECE if self.most is None else min(_PIECE, self.most - self.source.bytes)):
                     self.digest.update(piece)
                     self.source.bytes += len(piece)
                     self.advance(len(piece))

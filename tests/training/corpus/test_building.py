@@ -3,6 +3,7 @@
 import errno
 import os
 import random
+import resource
 import signal
 import time
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from corpus_texts import content, written
 
 from paddle_nezha.tokenizer import NeZhaTokenizer
-from paddle_nezha.training.corpus import Corpus, CorpusError, build_corpus
+from paddle_nezha.training.corpus import Corpus, CorpusError, build_corpus, texts
 from paddle_nezha.training.corpus.words import Segmenter, WordTokenizer
 
 SMALL = {"segmenter": "none", "shard_characters": 2000, "held_out": 0.1, "progress": False}
@@ -298,11 +299,11 @@ def test_nothing_usable(tmp_path, tokenizer):
     (tmp_path / "blank.txt").write_text("\n \n")
     (tmp_path / "bad.jsonl").write_text("no json\n")
     (tmp_path / "gone.txt").write_text("\u200b\n")
-    for named in ([], [tmp_path / "lost"], [tmp_path / "blank.txt", tmp_path / "bad.jsonl"], [tmp_path / "gone.txt"]):
+    for named in ([], [tmp_path / "blank.txt", tmp_path / "bad.jsonl"], [tmp_path / "gone.txt"]):
         with pytest.raises(CorpusError, match="found no document.*: name .txt files with one sentence a line") as told:
-            build_corpus(named, tmp_path / "corpus", tokenizer, segmenter="none", force=True)
+            build_corpus(named, tmp_path / "corpus", tokenizer, segmenter="none")
     with pytest.raises(CorpusError, match=r"not_json 1 \(.*bad.jsonl:1\)"):
-        build_corpus([tmp_path / "bad.jsonl"], tmp_path / "corpus", tokenizer, segmenter="none", force=True)
+        build_corpus([tmp_path / "bad.jsonl"], tmp_path / "corpus", tokenizer, segmenter="none")
     assert told is not None
 
 
@@ -342,11 +343,86 @@ def test_a_disk_that_is_full(tmp_path, text, tokenizer, monkeypatch, code, said)
         raise OSError(code, "no luck")
 
     with monkeypatch.context() as patch:
-        patch.setattr(np.lib.format, "write_array", refuse)
+        patch.setattr(np.lib.format, "write_array_header_1_0", refuse)
         with pytest.raises((CorpusError, OSError), match=said):
             build_corpus([text], tmp_path / "corpus", tokenizer, **SMALL)
     assert list((tmp_path / "corpus").glob("train-*")) == list((tmp_path / "corpus").glob(".*.tmp")) == []
     assert build_corpus([text], tmp_path / "corpus", tokenizer, **SMALL).built > 12
+
+
+def test_a_write_that_fails_says_why(tmp_path, text, tokenizer):
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (16_384, limits[1]))
+    try:
+        with pytest.raises(OSError) as told:
+            build_corpus([text], tmp_path / "corpus", tokenizer, segmenter="none", progress=False)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert told.value.errno == errno.EFBIG and told.value.filename.endswith("-00000.tokens.npy")
+
+
+def test_a_source_that_is_not_there_is_told_of_before_anything_is_built(tmp_path, text, tokenizer):
+    with pytest.raises(CorpusError, match=r"can be read, got .*typo\.txt: No such file"):
+        build_corpus([text, tmp_path / "typo.txt"], tmp_path / "corpus", tokenizer, **SMALL)
+    assert content(tmp_path / "corpus") == {}
+
+
+def in_gb18030(text):
+    path = text.with_name("foreign.txt")
+    path.write_bytes(text.read_text(encoding="utf-8").encode("gb18030"))
+    return path
+
+
+def test_another_encoding_is_told_of_before_anything_is_built(tmp_path, text, tokenizer):
+    with pytest.raises(CorpusError, match=r"UTF-8 in .*foreign\.txt \(\d+ of its first \d+ lines"):
+        build_corpus([text, in_gb18030(text)], tmp_path / "corpus", tokenizer, **SMALL)
+    assert content(tmp_path / "corpus") == {}
+
+
+def test_another_encoding_beyond_the_beginning_leaves_the_folder_free(tmp_path, text, tokenizer, monkeypatch):
+    monkeypatch.setattr(texts, "_SAMPLE_LINES", 5)
+    out = tmp_path / "corpus"
+    with pytest.raises(CorpusError, match=r"UTF-8 in .*foreign\.txt \(\d,\d+ of its \d,\d+ lines"):
+        build_corpus([text, in_gb18030(text)], out, tokenizer, **SMALL)
+    assert content(out) == {}
+    build_corpus([text], out, tokenizer, **SMALL)
+    build_corpus([text], tmp_path / "fresh", tokenizer, **SMALL)
+    assert content(out) == content(tmp_path / "fresh")
+
+
+def test_another_encoding_leaves_a_finished_corpus(tmp_path, text, tokenizer):
+    out = tmp_path / "corpus"
+    build_corpus([text], out, tokenizer, **SMALL)
+    before = content(out)
+    text.write_bytes(in_gb18030(text).read_bytes().ljust(text.stat().st_size, b"\n"))
+    with pytest.raises(CorpusError, match="iconv -f GB18030"):
+        build_corpus([text], out, tokenizer, **SMALL)
+    assert content(out) == before
+
+
+def test_work_on_sources_that_may_come_back_is_kept(tmp_path, text, tokenizer, monkeypatch):
+    out = tmp_path / "corpus"
+    first = build_corpus([text], out, tokenizer, **SMALL)
+    (out / "manifest.json").unlink()
+
+    def refuse(*_):
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(texts.io, "FileIO", refuse)
+        with pytest.raises(CorpusError, match="found no document.*Input/output error"):
+            build_corpus([text], out, tokenizer, **SMALL)
+    assert build_corpus([text], out, tokenizer, **SMALL).kept == first.built
+
+
+def test_something_must_be_left_to_train_on(tmp_path, tokenizer):
+    path, out = tmp_path / "a.txt", tmp_path / "corpus"
+    path.write_text("今天\n\n好\n", encoding="utf-8")
+    with pytest.raises(CorpusError, match=r"all documents were held out \(2, with --held-out 99\.9900%\).*: lower"):
+        build_corpus([path], out, tokenizer, **{**SMALL, "held_out": 0.9999})
+    assert content(out) == {}
+    report = build_corpus([path], out, tokenizer, **{**SMALL, "held_out": 0})
+    assert report.splits["train"]["documents"] == 2
 
 
 def test_what_a_worker_raises_arrives(tmp_path, text, tokenizer):

@@ -2,10 +2,12 @@
 
 import argparse
 import json
+from hashlib import sha256
 
 import pytest
 
 from paddle_nezha.commands import corpus as command
+from paddle_nezha.training.corpus import CorpusError
 
 
 @pytest.fixture
@@ -52,6 +54,40 @@ def test_build_as_json(call, tmp_path, text, tokenizer):
     )  # fmt: skip
     report = json.loads(told)
     assert code == 0 and report["built"] == 2 and report["splits"]["held_out"]["documents"] > 0
+
+
+@pytest.mark.parametrize("held_out, told", [(0, "no document, nothing"), (1, "one document, next sentence"), (2, None)])
+def test_what_cannot_be_evaluated_is_told_of(call, tmp_path, tokenizer, held_out, told):
+    # By the hash of their texts: shares below which the first, and the first two, of these documents are held out.
+    texts = ["今天", "好", "去", "天气", "公园", "方向"]
+    shares = sorted(int.from_bytes(sha256(text.encode()).digest()[:8], "big") / 2**64 for text in texts)
+    path, out = tmp_path / "a.txt", tmp_path / "corpus"
+    path.write_text("\n\n".join(texts), encoding="utf-8")
+    share = (shares[held_out - 1] + shares[held_out]) / 2 if held_out else 0
+    arguments = ["--tokenizer", tokenizer, "--out", out, "--held-out", share, "--workers", 1, "--segmenter", "none"]
+    for _, printed in (call("build", path, *arguments), call("show", out)):
+        notes = [line for line in printed.splitlines() if line.startswith("note ")]
+        assert len(notes) == (told is not None)
+        assert not notes or (
+            notes[0] == f"note     held_out has {told} cannot be evaluated on it: raise --held-out, or add text"
+            or notes[0] == f"note     held_out has {told} can be evaluated on it: raise --held-out, or add text"
+        )
+
+
+def test_tokenizers_that_are_none(call, tmp_path, text, tokenizer, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def build(given):
+        return call("build", text, "--tokenizer", given, "--out", "corpus")
+
+    with pytest.raises(CorpusError) as told:
+        build("tokeniser")
+    assert f"there is no {tmp_path / 'tokeniser'}, and 'tokeniser' is no published checkpoint" in str(told.value)
+    with pytest.raises(CorpusError, match=r"vocab.txt is a file: --tokenizer tokenizer$"):
+        build("tokenizer/vocab.txt")
+    with pytest.raises(CorpusError, match=r"text.txt is a file: copy it as vocab.txt to a folder$"):
+        build("text.txt")
+    assert not (tmp_path / "corpus").exists()
 
 
 @pytest.mark.parametrize("given, share", [("1%", 0.01), ("0.5%", 0.005), ("0.2", 0.2), ("0", 0.0)])

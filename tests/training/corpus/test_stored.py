@@ -106,6 +106,52 @@ def test_verify_reads_every_byte(corpus, tokenizer):
     assert found["train-00000.tokens.npy"].startswith("not of sha256")
 
 
+@pytest.mark.parametrize(
+    "name, place, value, told",
+    [
+        ("tokens", 1000, 59_999, "token 59999 of a vocabulary of"),
+        ("sentences", 5, 2**40, "expected places that rise from 0 to"),
+        ("sentences", -1, 2**40, "expected places that rise from 0 to"),
+        ("documents", 1, 0, "expected places that rise from 0 to"),
+    ],
+)
+def test_damage_that_leaves_the_size_is_told_of_when_a_shard_is_read(corpus, name, place, value, told):
+    path = corpus / f"train-00001.{name}.npy"
+    array = np.load(path)
+    array[place] = value
+    np.save(path, array)
+    shard = Corpus.open(corpus).shards[1]
+    with pytest.raises(
+        CorpusError,
+        match=rf"{path.name} is damaged \({told}.*: `paddle-nezha corpus show --verify {corpus}` names every file",
+    ):
+        getattr(shard, name)
+
+
+@pytest.mark.parametrize("name", ["tokens", "word_starts", "sentences", "documents"])
+@pytest.mark.parametrize("old, new", [(b"NUMPY", b"NUMPX"), (b"'shape': (", b"'shape': ["), (b"{", b"(")])
+def test_a_damaged_header_is_told_of_when_a_shard_is_read(corpus, name, old, new):
+    path = corpus / f"train-00000.{name}.npy"
+    content = path.read_bytes()
+    assert old in content
+    path.write_bytes(content.replace(old, new, 1))
+    shard = Corpus.open(corpus).shards[0]
+    with pytest.raises(CorpusError, match=f"{path.name} is damaged") as told:
+        getattr(shard, name)
+    assert "pickle" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    "name, other", [("tokens", "<f2"), ("word_starts", "?"), ("sentences", "<f8"), ("documents", "<f8")]
+)
+def test_numbers_of_another_kind_are_told_of_when_a_shard_is_read(corpus, name, other):
+    path = corpus / f"train-00000.{name}.npy"
+    np.save(path, np.load(path).view(other))
+    shard = Corpus.open(corpus).shards[0]
+    with pytest.raises(CorpusError, match=rf"{path.name} is damaged \({np.dtype(other)} .* expected \d+ integers\)"):
+        getattr(shard, name)
+
+
 def test_the_digest_is_of_the_content(tmp_path, corpus, text, tokenizer):
     moved = tmp_path / "moved"
     shutil.copytree(corpus, moved)

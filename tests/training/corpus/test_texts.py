@@ -10,8 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paddle_nezha.training.corpus import texts
-from paddle_nezha.training.corpus.texts import Problems, find_sources, read_documents, split_sentences
+from paddle_nezha.training.corpus import CorpusError, texts
+from paddle_nezha.training.corpus.texts import (
+    Problems,
+    find_sources,
+    read_documents,
+    refuse_other_encodings,
+    split_sentences,
+)
 
 TEXT = "今天很好。\n我们去公园。\n\n第二篇。\n"
 DOCUMENTS = [["今天很好。", "我们去公园。"], ["第二篇。"]]
@@ -61,6 +67,68 @@ def test_bytes_that_are_no_text(read):
     assert counts == {"invalid_lines": 3} and read.examples == {"invalid_lines": [":2", ":3", ":4"]}
     half = "\ufeff今\n".encode("utf-16-le") + b"\x00\xd8\n\x00" + b"x"
     assert read(half) == ([["今", "\ufffd", "\ufffd"]], {"wide_files": 1, "invalid_lines": 2})
+
+
+FOREIGN = [
+    (
+        "gb18030",
+        "今天很好。\n去公园。\n\n",
+        "If it is GBK or GB18030, convert it: iconv -f GB18030 -t UTF-8 FILE > NEW",
+    ),
+    (
+        "utf-16-le",
+        "今天很好。\n去公园。\n\n",
+        "UTF-16 without a byte order mark. Convert it: iconv -f UTF-16LE -t UTF-8",
+    ),
+    ("utf-16-be", "今天很好。\n去公园。\n\n", "or -f UTF-16BE, if no text"),
+    ("utf-16-le", "good.\nso so.\n\n", "iconv -f UTF-16LE -t UTF-8 FILE > NEW"),
+    ("gb18030", '{"text": "今天很好。"}\n', "iconv -f GB18030 -t UTF-8 FILE > NEW"),
+]
+
+
+@pytest.mark.parametrize("encoding, part, remedy", FOREIGN)
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_a_file_in_another_encoding(tmp_path, encoding, part, remedy, pack):
+    path = tmp_path / ("a.jsonl" if part.startswith("{") else "a.txt")
+    path.write_bytes(pack((part * 20).encode(encoding)))
+    [source] = find_sources([path], Problems())
+    with pytest.raises(CorpusError) as told:
+        refuse_other_encodings([source])
+    assert str(told.value).startswith(f"expected UTF-8 in {path} (") and remedy in str(told.value)
+    assert (source.bytes, source.sha256) == (0, "")
+    with pytest.raises(CorpusError) as told:
+        list(read_documents(source, Problems(), longest=10**6))
+    assert str(told.value).startswith(f"expected UTF-8 in {path} (") and remedy in str(told.value)
+
+
+def test_every_file_in_another_encoding_is_named_with_what_it_needs(tmp_path):
+    for number in range(5):
+        (tmp_path / f"{number}.txt").write_bytes(("今天很好。\n" * 10).encode("gb18030"))
+    (tmp_path / "9.txt").write_bytes(("今天很好。\n" * 10).encode("utf-16-le"))
+    with pytest.raises(
+        CorpusError, match=r"0\.txt \(10 of its first 10 lines are not\), .*2\.txt .* and 2 more"
+    ) as told:
+        refuse_other_encodings(find_sources([tmp_path], Problems()))
+    assert "9.txt" in str(told.value) and "GB18030" in str(told.value) and "UTF-16LE" in str(told.value)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\xff\n" * 9,
+        b"\xff\n" * 10 + b"ok\n \n" * 10,
+        ("\ufeff" + "今天\n" * 20).encode("utf-16-le"),
+        "今天很好。\0\n".encode() * 20,
+        "今".encode() * 100_000,  # of which a look into the beginning cuts a character
+    ],
+    ids=["few lines", "half of the lines", "a byte order mark", "NUL in UTF-8", "one long line"],
+)
+def test_what_is_no_other_encoding(tmp_path, content):
+    path = tmp_path / "a.txt"
+    path.write_bytes(content)
+    sources = find_sources([path], Problems())
+    refuse_other_encodings(sources)
+    assert list(read_documents(sources[0], Problems(), longest=10**6))
 
 
 def test_nul(read):
@@ -181,9 +249,11 @@ def test_how_it_is_read_changes_nothing(tmp_path_factory, parts, piece):
 
     def documents():
         problems = Problems()
-        return [list(read_documents(source, problems, longest=5)) for source in find_sources([path], problems)], (
-            problems.described()
-        )
+        [source] = find_sources([path], problems)
+        try:
+            return list(read_documents(source, problems, longest=5)), problems.described()
+        except CorpusError as error:  # ten bad lines and more
+            return str(error), problems.described()
 
     whole = documents()
     with pytest.MonkeyPatch.context() as patch:
@@ -200,15 +270,27 @@ def test_sources_in_folders(tmp_path):
     (tmp_path / "broken.txt").symlink_to(tmp_path / "nowhere")
     os.mkfifo(tmp_path / "pipe.txt")
     problems = Problems()
-    named = [tmp_path, tmp_path / "notes.md", tmp_path / "b" / "z.txt", tmp_path / "none", tmp_path / "lost.txt"]
+    named = [tmp_path, tmp_path / "notes.md", tmp_path / "b" / "z.txt", tmp_path / "none"]
     found = find_sources(named, problems, beside=tmp_path / "out")
     names = [source.name.removeprefix(f"{tmp_path}/") for source in found]
     assert names == ["a.ndjson", "c.TXT", "link.txt", "b/a.jsonl.gz", "notes.md"]
     assert [source.kind for source in found] == ["jsonl", "text", "text", "jsonl", "text"]
     assert problems.counts == {
-        "other_files": 1, "unreadable": 3, "duplicate_sources": 2, "folders_without_texts": 1,
+        "other_files": 1, "unreadable": 2, "duplicate_sources": 2, "folders_without_texts": 1,
     }  # fmt: skip
     assert "No such file" in problems.examples["unreadable"][0]
+
+
+def test_a_source_that_was_named_must_be_there(tmp_path):
+    (tmp_path / "a.txt").write_text(TEXT)
+    os.mkfifo(tmp_path / "pipe.txt")
+    named = [tmp_path / name for name in ("a.txt", "lost.txt", "pipe.txt", "folder")]
+    with pytest.raises(CorpusError) as told:
+        find_sources(named, Problems())
+    assert str(told.value) == (
+        f"expected sources that can be read, got {named[1]}: No such file or directory, {named[2]}: not a regular "
+        f"file, {named[3]}: No such file or directory. Name files and folders that are there, or leave these out"
+    )
 
 
 def test_a_file_that_cannot_be_read(tmp_path, monkeypatch):
