@@ -22,7 +22,7 @@ from paddle_nezha.training.engine import Engine
 from paddle_nezha.training.finetuning.objective import TaskObjective
 from paddle_nezha.training.finetuning.settings import METRICS, PRESETS, FinetuneSettings
 from paddle_nezha.training.finetuning.tasks import KINDS, Facts
-from paddle_nezha.training.finetuning.trainer import finetune
+from paddle_nezha.training.finetuning.trainer import finetune, read_result
 from paddle_nezha.training.metrics import read_metrics
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -405,6 +405,57 @@ def test_several_seeds(settings, tmp_path, capsys):
     for one in content["seeds"]:
         assert (tmp_path / "run" / one["predictions"]).is_file()
     assert main(["compare", str(tmp_path / "run"), str(tmp_path / "run")]) == 0
+
+
+def test_several_seeds_want_a_folder_of_their_own(settings, tmp_path, capsys):
+    single, many = tmp_path / "run" / "result.json", tmp_path / "many" / "result.json"
+    finetune(settings(epochs=1))
+    before = single.read_bytes()
+    assert main(["finetune", *flags(settings(epochs=1, learning_rate=1e-3)), "--seeds", "2"]) == 2
+    assert "holds a single run" in capsys.readouterr().err and single.read_bytes() == before
+    assert main(["finetune", *flags(settings(epochs=1, output=str(tmp_path / "many"))), "--seeds", "1"]) == 0
+    before = many.read_bytes()
+    other = settings(epochs=1, learning_rate=1e-3, seed=1, output=str(tmp_path / "many"))
+    assert main(["finetune", *flags(other), "--seeds", "2"]) == 2
+    assert "seed-0: learning_rate was 0.002 and is 0.001" in capsys.readouterr().err and many.read_bytes() == before
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "notes.txt").write_text("mine", "utf-8")
+    assert main(["finetune", *flags(settings(output=str(tmp_path / "other"))), "--seeds", "2"]) == 2
+    assert "no seed of a run" in capsys.readouterr().err
+    assert [file.name for file in (tmp_path / "other").iterdir()] == ["notes.txt"]
+
+
+@pytest.mark.parametrize("count", ["0", "-1", "two", "1.5"])
+def test_at_least_one_seed_is_trained(count, settings, tmp_path, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(["finetune", *flags(settings()), f"--seeds={count}"])
+    assert stopped.value.code == 2
+    assert f"--seeds: expected a whole number of 1 or more, got '{count}'" in capsys.readouterr().err
+
+
+RIGHT = {"seed": 0, "dev": {"accuracy": 1.0}, "best_epoch": 1, "epochs": 2, "predictions": "dev.predictions.jsonl"}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('{"task": "sentence", "me', "JSONDecodeError"),
+        ("[]", "TypeError"),
+        ({"seeds": [RIGHT, RIGHT]}, "too many values"),
+        ({"seeds": [{**RIGHT, "seed": 7}]}, "'accuracy', 0, False.*'accuracy', 7, False"),
+        ({"seeds": [{**RIGHT, "test": {"accuracy": 1.0}}]}, "0, False.*0, True"),
+        ({"seeds": [{**RIGHT, "dev": [1.0]}]}, "AttributeError"),
+        ({"seeds": [RIGHT], "metric": "mcc"}, "'mcc'"),
+    ],
+)
+def test_a_result_is_of_this_run_and_whole(content, message, settings, tmp_path):
+    file = tmp_path / "result.json"
+    whole = {"task": "sentence", "metric": "accuracy", "seeds": [RIGHT]}
+    file.write_text(json.dumps(whole), "utf-8")
+    assert read_result(tmp_path, settings()).dev == {"accuracy": 1.0}
+    file.write_text(content if isinstance(content, str) else json.dumps({**whole, **content}), "utf-8")
+    with pytest.raises(ValueError, match=rf"(?s)result\.json is .*{message}.*or remove it: the same command then"):
+        read_result(tmp_path, settings())
 
 
 # ---- what is refused, before anything is trained

@@ -7,7 +7,7 @@ import json
 import logging
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional
@@ -65,6 +65,65 @@ def finetune(settings: FinetuneSettings) -> Result:
     """
     with contextlib.ExitStack() as held:
         return _Run(runs.without_missing_amp(settings), Processes.join(), held).train()
+
+
+def finetune_seeds(settings: FinetuneSettings, count: int) -> "list[Result]":
+    """`finetune` with `count` seeds from `settings.seed` on, each in a folder `seed-N` of the output, and a
+    `result.json` over all of them.
+
+    Returns:
+        Of each seed, in their order. One that a signal stopped is the last, and there is no `result.json` then.
+
+    Raises:
+        ValueError (DataError): as `finetune`; an output that holds something else than such seeds.
+    """
+    settings = runs.without_missing_amp(settings)
+    folder = Path(settings.output)
+    _check_seeds_folder(folder, settings)
+    results: "list[Result]" = []
+    for seed in range(settings.seed, settings.seed + count):
+        results.append(finetune(dataclasses.replace(settings, seed=seed, output=str(folder / f"seed-{seed}"))))
+        if results[-1].signal is not None:
+            return results
+    _write_result(folder, results, [f"seed-{result.seed}/" for result in results])
+    return results
+
+
+def _check_seeds_folder(folder: Path, settings: FinetuneSettings) -> None:
+    """
+    Raises:
+        ValueError: the folder holds a single run, seeds of other settings, or files that are no run.
+    """
+    if (folder / runs.RUN_FILE).exists():
+        raise ValueError(
+            f"{folder} holds a single run, whose {RESULT} several seeds would overwrite: give another --output, or "
+            "leave --seeds out to go on with that run."
+        )
+    if not folder.exists() or not any(folder.iterdir()):
+        return
+    if not any(folder.glob("seed-*")):
+        raise ValueError(f"{folder} holds files, but no seed of a run: give an empty folder as --output.")
+    mine = dataclasses.asdict(settings)
+    for path in sorted(folder.glob(f"seed-*/{runs.RUN_FILE}")):
+        theirs = _settings_in(path)
+        differ = [
+            f"{name} was {theirs[name]!r} and is {value!r}"
+            for name, value in mine.items()
+            if name in theirs and name not in (*FREE, "output", "seed") and theirs[name] != value
+        ]
+        if differ:
+            raise ValueError(
+                f"{folder} holds seeds of another run ({path.parent.name}: {'; '.join(differ)}): give what it was "
+                "given, or another --output."
+            )
+
+
+def _settings_in(run_file: Path) -> "dict[str, Any]":
+    """Those of a run; none where the file is damaged, which the run itself will say."""
+    try:
+        return dict(json.loads(run_file.read_text(encoding="utf-8"))["settings"])
+    except (ValueError, TypeError, KeyError):
+        return {}
 
 
 class _Run:
@@ -169,7 +228,7 @@ class _Run:
 
     def train(self) -> Result:
         settings = self.settings
-        finished = read_result(self.folder, settings.seed)
+        finished = read_result(self.folder, settings)
         if finished is not None:
             return finished
         self._build()
@@ -294,17 +353,16 @@ class _Run:
             signal=signal,
         )
         if model is not None and self.processes.is_first:
-            write_result(self.folder, [result])
+            _write_result(self.folder, [result], [""])
             shutil.rmtree(self.folder / runs.CHECKPOINTS, ignore_errors=True)  # as large as three models
         return result
 
 
-def write_result(folder: Path, results: "Sequence[Result]") -> None:
-    """`result.json` of a run, or of several runs with other seeds in folders `seed-N` inside it."""
-    several = len(results) > 1 or not (folder / runs.RUN_FILE).exists()
+def _write_result(folder: Path, results: "Sequence[Result]", places: "Sequence[str]") -> None:
+    """`result.json` of a run, or of several runs with other seeds; `places` are where their files are, as seen from
+    the folder: "seed-0/", or "" for the folder itself."""
     seeds = []
-    for result in results:
-        inside = f"seed-{result.seed}/" if several else ""
+    for result, inside in zip(results, places):
         last = "test" if result.test is not None else "dev"
         seeds.append(
             {
@@ -320,23 +378,46 @@ def write_result(folder: Path, results: "Sequence[Result]") -> None:
     write_json(folder / RESULT, content)
 
 
-def read_result(folder: Path, seed: int) -> Optional[Result]:
-    """What `write_result` wrote of a finished run with this seed; None where it is not finished."""
-    if not (folder / RESULT).exists():
+def read_result(folder: Path, settings: FinetuneSettings) -> Optional[Result]:
+    """What the run in the folder wrote when it was finished; None where it is not.
+
+    Raises:
+        ValueError: the file is damaged, or of another run.
+    """
+    path = folder / RESULT
+    if not path.exists():
         return None
-    content = json.loads((folder / RESULT).read_text(encoding="utf-8"))
-    found = next(one for one in content["seeds"] if one["seed"] == seed)
-    return Result(
-        task=content["task"],
-        metric=content["metric"],
-        seed=seed,
-        model=folder / runs.MODEL_FOLDER,
-        dev=found["dev"],
-        test=found.get("test"),
-        best_epoch=found["best_epoch"],
-        epochs=found["epochs"],
-        signal=None,
-    )
+    remedy = "Copy it back from a backup, or remove it: the same command then trains the run anew."
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        (found,) = content["seeds"]
+        result = Result(
+            task=content["task"],
+            metric=content["metric"],
+            seed=found["seed"],
+            model=folder / runs.MODEL_FOLDER,
+            dev=_numbers(found["dev"]),
+            test=None if found.get("test") is None else _numbers(found["test"]),
+            best_epoch=int(found["best_epoch"]),
+            epochs=int(found["epochs"]),
+            signal=None,
+        )
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ValueError(
+            f"{path} is not what a run writes at its end ({type(error).__name__}: {error}). {remedy}"
+        ) from None
+    expected = (settings.task, settings.best_by, settings.seed, settings.test is not None)
+    got = (result.task, result.metric, result.seed, result.test is not None)
+    if expected != got:
+        raise ValueError(
+            f"{path} is of another run: expected task, metric, seed and whether there is a test to be {expected}, but "
+            f"got {got}. {remedy}"
+        )
+    return result
+
+
+def _numbers(scores: "Mapping[str, Any]") -> "dict[str, float]":
+    return {name: float(value) for name, value in scores.items()}
 
 
 def write_rows(file: Path, rows: "Sequence[dict[str, Any]]") -> None:
