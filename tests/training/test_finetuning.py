@@ -18,10 +18,11 @@ from paddle_nezha import NeZhaConfig, NeZhaForPretraining, NeZhaTokenizer, load
 from paddle_nezha._paddle import paddle
 from paddle_nezha.cli import main
 from paddle_nezha.training import checkpoints
+from paddle_nezha.training.data.readers import read
 from paddle_nezha.training.engine import Engine
 from paddle_nezha.training.finetuning.objective import TaskObjective
 from paddle_nezha.training.finetuning.settings import METRICS, PRESETS, FinetuneSettings
-from paddle_nezha.training.finetuning.tasks import KINDS, Facts
+from paddle_nezha.training.finetuning.tasks import KINDS, Facts, class_names
 from paddle_nezha.training.finetuning.trainer import finetune, read_result
 from paddle_nezha.training.metrics import read_metrics
 
@@ -182,13 +183,14 @@ def test_every_task_learns_and_its_model_answers_in_a_new_process(task, settings
 import json, sys
 from pathlib import Path
 from paddle_nezha import NeZhaTokenizer, load
+from paddle_nezha.training.data.readers import read
 from paddle_nezha.training.finetuning.predicting import answers
-from paddle_nezha.training.finetuning.tasks import KINDS, Facts, read_records
+from paddle_nezha.training.finetuning.tasks import KINDS, Facts
 from paddle_nezha.training.processes import Processes
 facts = Facts.read({str(run / "model")!r})
 task = KINDS[facts.task](facts, NeZhaTokenizer.from_pretrained({str(run / "model")!r}))
 model = task.head.from_pretrained({str(run / "model")!r})
-records = read_records(facts.task, {str(tmp_path / f"{task}.test")!r}, None, None, facts.names)
+records = list(read(facts.task, {str(tmp_path / f"{task}.test")!r}, labels=facts.names))
 made, _ = task.features(records)
 rows = task.rows(records, made, answers(task, task.objective(model), made, 512, Processes(0, 1, False)))
 print(json.dumps([row["prediction"] for row in rows]))
@@ -476,6 +478,61 @@ def test_bad_training_files(content, message, settings, tmp_path, capsys):
     assert main(["finetune", *flags(chosen)]) == 2
     assert re.search(message, capsys.readouterr().err)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        (
+            "token",
+            "李 PER\n好 O\n\n王 PER\n好 O\n",
+            r"token\.train:1: expected tags .*token 1 .* has 'PER'.*LETTER-TYPE",
+        ),
+        ("token", "他 O\n\n好 O\n李 B_PER\n", r"token\.train:3: expected tags .*token 2 .* has 'B_PER'"),
+        ("token", '{"tokens": ["李", "好"], "tags": ["n", "v"]}', r"token\.train:1: .* has 'n'"),
+        ("token", '{"tokens": ["李", "好"], "tags": ["O", ""]}', r"token\.train:1: expected a tag for each token"),
+        (
+            "sentence",
+            "label\ttext\n" + "".join(f"{number / 7}\t好{number}\n" for number in range(8)),
+            r"sentence\.train:2: expected classes as labels, got 8 different numbers in 8 examples.*--columns '",
+        ),
+    ],
+)
+def test_labels_that_no_class_is_made_of(name, content, message, settings, tmp_path, capsys):
+    (tmp_path / f"{name}.train").write_text(content, "utf-8")
+    assert main(["finetune", *flags(settings(name)), *(["--layout", "conll"] if "\n\n" in content else [])]) == 2
+    assert re.search(message, capsys.readouterr().err)
+    assert not (tmp_path / "run").exists()
+
+
+def test_ratings_are_classes(settings, tmp_path):
+    """Numbers that are not whole, and few: no measures."""
+    file = tmp_path / "sentence.train"
+    file.write_text("label\ttext\n" + "".join(f"{number % 4 / 2}\t好{number}\n" for number in range(9)), "utf-8")
+    assert class_names("sentence", list(read("sentence", file))) == ["0.0", "0.5", "1.0", "1.5"]
+
+
+def test_what_the_files_were_taken_for_is_told(settings, tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr("paddle_nezha.training.finetuning.trainer._Run._build", lambda run: sys.exit("enough"))
+    train = tmp_path / "pair.train"
+    train.write_text(
+        "id\tpremise\thypo\tlabel\n" + "".join(f"{i}\t好{i // 2}\t坏\t{i % 2}\n" for i in range(5)), "utf-8"
+    )
+    (tmp_path / "pair.dev").write_text(train.read_text("utf-8") + '5\t \t坏\t-\n6\t"天"\t \t1\n', "utf-8")
+    (tmp_path / "pair.test").write_text(
+        "premise\thypo\tlabel\n" + "".join(f"好{i // 2}\t坏\t{i % 2}\n" for i in range(5)), "utf-8"
+    )
+    with caplog.at_level("INFO", "paddle_nezha"), pytest.raises(SystemExit, match="enough"):
+        finetune(settings("pair", test=str(tmp_path / "pair.test")))
+    said = "\n".join(caplog.messages)
+    taken = "layout tsv, names in line 1; text from premise, pair from hypo, label from label; not used: id\n"
+    assert f"train: {train}: {taken}  labels: 0 3, 1 2\n  texts that an earlier line has too, with another" in said
+    dev = tmp_path / "pair.dev"
+    assert f"dev: {dev}: {taken}  labels: 0 3, 1 3\n" in said
+    assert f'pairs labelled "-" (no majority), dropped: 1 ({dev}:7)' in said and "cells in quotes" in said
+    assert f"empty texts, kept: 1 ({dev}:8)" in said
+    warned = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert warned == ["test has the examples of train: its scores say nothing of other texts."]
 
 
 def test_an_unknown_label_in_dev(settings, tmp_path, capsys):

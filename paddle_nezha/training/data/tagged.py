@@ -186,6 +186,8 @@ def token_records(rows: "Iterable[Row]", file: str, notes: Notes) -> "Iterator[T
             raise DataError(f"{where}: expected a list of tokens, or a text, got {_shown(tokens)}. Mend the line.")
         if "labels" in row and not is_texts(labels):
             raise DataError(f"{where}: expected a list of tags by name, got {_shown(labels)}. Write tags as texts.")
+        if labels is not None and not all(label.strip() for label in labels):
+            raise DataError(f"{where}: expected a tag for each token, got an empty one. Add it.")
         if labels is not None and len(tokens) != len(labels):
             raise DataError(f"{where}: {len(tokens)} tokens, but {len(labels)} tags. Mend or remove the line.")
         if not tokens:

@@ -1,7 +1,7 @@
 """What differs between the tasks: how files are read, what a head answers, and what a person reads of its answers."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional
@@ -13,10 +13,12 @@ from paddle_nezha._files import write_json
 from paddle_nezha._paddle import Tensor
 from paddle_nezha.training import collators, features
 from paddle_nezha.training.data import readers
+from paddle_nezha.training.data.labels import measures
+from paddle_nezha.training.data.records import DataError, TokenRecord
 from paddle_nezha.training.finetuning.objective import SpanObjective, TaskObjective, TokenObjective
 from paddle_nezha.training.finetuning.settings import METRICS
 from paddle_nezha.training.finetuning.tallies import ClassTally, EntityTally, SpanTally, Tally
-from paddle_nezha.training.scoring.entities import find_entities, joined
+from paddle_nezha.training.scoring.entities import find_entities, is_tag, joined
 
 FILE = "task.json"
 
@@ -304,16 +306,40 @@ KINDS: "dict[str, type[Task]]" = {
 assert set(KINDS) == set(METRICS)
 
 
-def read_records(
-    task: str, path: str, layout: Optional[str], columns: "Optional[dict[str, Any]]", names: "Optional[Iterable[str]]"
-) -> "list[Any]":
-    """All records of a file; `names` are the classes a model knows."""
-    return list(readers.read(task, path, layout=layout, columns=columns, labels=names))
-
-
 def class_names(task: str, records: "Sequence[Any]") -> "Optional[list[str]]":
-    """The classes that records are labelled with; None where the task has none."""
-    return readers.label_names(records) if KINDS[task].has_names else None
+    """The classes that records to learn from are labelled with; None where the task has none.
+
+    Raises:
+        DataError: fewer than two; tags in which there are no entities; numbers that are no classes.
+    """
+    if not KINDS[task].has_names:
+        return None
+    names = readers.label_names(records)
+    if task == "token":
+        _check_tags(records)
+    elif measures(names, len(records)):
+        first = records[0]
+        raise DataError(
+            f"{first.file}:{first.line}: expected classes as labels, got {len(names):,} different numbers in "
+            f"{len(records):,} examples, not all of them whole, such as {first.label}. Fine-tuning learns classes and "
+            "no measures: write a class for each range of them, or say which column holds the label "
+            "(--columns '{text: NAME, label: NAME}')."
+        )
+    return names
+
+
+def _check_tags(records: "Sequence[TokenRecord]") -> None:
+    good: "set[str]" = set()
+    for record in records:
+        for place, tag in enumerate(record.labels or (), 1):
+            if tag not in good and not is_tag(tag):
+                raise DataError(
+                    f"{record.file}:{record.line}: expected tags of entities, such as O, B-PER and I-PER, but token "
+                    f"{place} of the sentence that begins here has {tag!r}. Spell tags LETTER-TYPE (a class for each "
+                    "word, such as its part of speech: S-NOUN), or say which column holds them "
+                    "(--columns '{tokens: 0, labels: -1}')."
+                )
+            good.add(tag)
 
 
 def _entities(tokens: "Sequence[str]", tags: "list[str]") -> "list[dict[str, Any]]":

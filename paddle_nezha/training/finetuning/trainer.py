@@ -19,10 +19,11 @@ from paddle_nezha._paddle import paddle
 from paddle_nezha.hub import resolve
 from paddle_nezha.tokenizer import NeZhaTokenizer
 from paddle_nezha.training import checkpoints, runs
+from paddle_nezha.training.data.describing import Description, read_described
 from paddle_nezha.training.engine import Engine, Precision
 from paddle_nezha.training.finetuning.predicting import answers
 from paddle_nezha.training.finetuning.settings import FREE, FinetuneSettings
-from paddle_nezha.training.finetuning.tasks import KINDS, Facts, class_names, read_records
+from paddle_nezha.training.finetuning.tasks import KINDS, Facts, class_names
 from paddle_nezha.training.optimization import make_optimizer, trained_parameters
 from paddle_nezha.training.processes import Processes
 from paddle_nezha.training.sampling import LengthBatchSampler, feature_lengths
@@ -147,14 +148,18 @@ class _Run:
     def _read(self) -> None:
         """Reads and checks every file before anything is made."""
         settings = self.settings
-        place = (settings.layout, settings.columns)
-        learnt = read_records(settings.task, settings.train, *place, None)
+        place = (settings.task, settings.layout, settings.columns)
+        learnt, told = read_described(settings.train, *place)
+        self._tell("train", told)
         names = class_names(settings.task, learnt)
         self.records = {"train": learnt}
         for split in ("dev", "test"):
             file = getattr(settings, split)
             if file is not None:
-                self.records[split] = read_records(settings.task, file, *place, names)
+                self.records[split], told = read_described(file, *place, names)
+                self._tell(split, told)
+                if self.processes.is_first and _contents(self.records[split]) == _contents(learnt):
+                    logger.warning("%s has the examples of train: its scores say nothing of other texts.", split)
         for split, records in self.records.items():
             bare = next((record for record in records if _label(record) is None), None)
             if bare is not None:
@@ -169,6 +174,10 @@ class _Run:
             self.features[split], report = self.task.features(records)
             if self.processes.is_first:
                 logger.info("%s: %s", split, report)
+
+    def _tell(self, split: str, told: Description) -> None:
+        if self.processes.is_first:
+            logger.info("%s: %s", split, told.brief())
 
     def _digest(self) -> str:
         """Of what is learnt and judged, as features."""
@@ -423,6 +432,11 @@ def _numbers(scores: "Mapping[str, Any]") -> "dict[str, float]":
 def write_rows(file: Path, rows: "Sequence[dict[str, Any]]") -> None:
     with replaced(file) as path, open(path, "w", encoding="utf-8") as opened:
         opened.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+
+def _contents(records: "Sequence[Any]") -> "list[tuple[Any, ...]]":
+    """What records hold, wherever they stand."""
+    return [tuple(vars(record).values())[:-2] for record in records]  # but for file and line
 
 
 def _label(record: Any) -> Any:
