@@ -109,7 +109,7 @@ def _places(columns: "Optional[Columns]", width: int, file: str) -> "dict[str, i
         if isinstance(place, str) or not -width <= place < width:
             raise DataError(
                 f"{file}:1: columns takes {role} from {place!r}, but CoNLL columns have no names and there are "
-                f'{width}. Give places, as in columns={{"tokens": 0, "labels": -1}}.'
+                f"{width}. Give places, as in --columns '{{tokens: 0, labels: -1}}' (columns= in Python)."
             )
     return {role: int(place) % width for role, place in columns.items()}
 

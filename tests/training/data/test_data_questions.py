@@ -211,8 +211,9 @@ def test_rows_with_choices(write):
     row = {"context": "一段文章。", "question": "说了什么？", "choices": ["好", "坏"], "answer": "坏"}
     path = write("a.jsonl", dumped(row))
     assert list(read("choice", path)) == [ChoiceRecord("1", "一段文章。", "说了什么？", ("好", "坏"), 1, str(path), 1)]
-    (record,) = read("choice", write("a.jsonl", dumped({**row, "answer": 0})))
-    assert record.label == 0
-    for wrong in (2, -1, True, "中"):
+    for right in (0, 0.0):
+        (record,) = read("choice", write("a.jsonl", dumped({**row, "answer": right})))
+        assert record.label == 0 and type(record.label) is int
+    for wrong in (2, -1, True, "中", 0.5, float("nan")):
         with pytest.raises(DataError, match=r"a\.jsonl:1: expected the text of a choice, or its index from 0 to 1"):
             list(read("choice", write("a.jsonl", dumped({**row, "answer": wrong}))))
