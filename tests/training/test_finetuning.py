@@ -4,6 +4,7 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,11 +21,13 @@ from paddle_nezha.cli import main
 from paddle_nezha.training import checkpoints
 from paddle_nezha.training.data.readers import read
 from paddle_nezha.training.engine import Engine
+from paddle_nezha.training.finetuning import trainer
 from paddle_nezha.training.finetuning.objective import TaskObjective
 from paddle_nezha.training.finetuning.settings import METRICS, PRESETS, FinetuneSettings
 from paddle_nezha.training.finetuning.tasks import KINDS, Facts, class_names
 from paddle_nezha.training.finetuning.trainer import finetune, read_result
 from paddle_nezha.training.metrics import read_metrics
+from paddle_nezha.training.processes import Processes
 
 ROOT = Path(__file__).resolve().parents[2]
 DEMO = ROOT / "weights" / "nezha-seeded-demo"
@@ -282,6 +285,142 @@ def test_a_finished_run_is_left_as_it_is(settings, tmp_path):
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*") if path.name != "metrics.jsonl"}
     assert finetune(settings()) == first
     assert before == {path: path.stat().st_mtime_ns for path in before}
+
+
+def test_a_finished_run_whose_model_is_gone_or_damaged(settings, tmp_path):
+    finetune(settings(epochs=1))
+    model = tmp_path / "run" / "model"
+    weights, facts, vocabulary = ((model / name) for name in ("model.safetensors", "task.json", "vocab.txt"))
+    other = json.dumps({**json.loads(facts.read_text("utf-8")), "names": ["a", "b"]}).encode()
+    for file, content, message in (
+        (weights, weights.read_bytes()[:1000], "truncated"),
+        (weights, None, "model.safetensors"),
+        (vocabulary, None, "expected vocab.txt"),
+        (facts, None, "has no task.json"),
+        (facts, other, "its task.json is of another run"),
+    ):
+        whole = file.read_bytes()
+        if content is None:
+            file.unlink()
+        else:
+            file.write_bytes(content)
+        with pytest.raises(ValueError, match=f"(?s)finished run, but its model.*{message}.*or remove .*result.json"):
+            finetune(settings(epochs=1))
+        file.write_bytes(whole)
+    assert finetune(settings(epochs=1)).model == model
+    shutil.rmtree(model)
+    with pytest.raises(ValueError, match=r"finished run, but its model cannot be used"):
+        finetune(settings(epochs=1))
+    (tmp_path / "run" / "result.json").unlink()
+    assert finetune(settings(epochs=1)).model == model and weights.is_file()  # the remedy
+
+
+def test_a_run_that_lost_its_best_epoch_is_stopped_when_it_goes_on(settings, tmp_path, monkeypatch):
+    made = Engine.step
+
+    def dies(self, *arguments):
+        if len(losses(tmp_path / "run")) == 8:  # an epoch of five steps, its evaluation, two steps
+            raise KeyboardInterrupt
+        return made(self, *arguments)
+
+    monkeypatch.setattr(Engine, "step", dies)
+    with pytest.raises(KeyboardInterrupt):
+        finetune(settings())
+    shutil.rmtree(tmp_path / "run" / "best-epoch-001")
+    with pytest.raises(ValueError, match=r"best-epoch-001, the model of the best epoch .*remove .*checkpoints"):
+        finetune(settings())
+    monkeypatch.setattr(Engine, "step", made)
+    shutil.rmtree(tmp_path / "run" / "checkpoints")
+    assert finetune(settings()).epochs == 2  # the remedy
+
+
+def test_a_run_that_stopped_before_its_result_goes_on(settings, tmp_path, monkeypatch):
+    """Its best epoch is the model by then."""
+    monkeypatch.setattr("paddle_nezha.training.finetuning.trainer._write_result", lambda *_: sys.exit("killed"))
+    with pytest.raises(SystemExit):
+        finetune(settings(epochs=1))
+    monkeypatch.undo()
+    assert not (tmp_path / "run" / "best-epoch-001").exists()
+    assert finetune(settings(epochs=1)).model == tmp_path / "run" / "model"
+
+
+# ---- from what another fine-tuning left
+
+
+@pytest.fixture
+def finetuned(start, tmp_path):
+    """A factory of runs' folders with a model of a task: ``finetuned("token", ["B-X", "O"])``."""
+
+    def make(task, names):
+        facts = Facts(task, names, 48, 8, 8)
+        tokenizer = NeZhaTokenizer.from_pretrained(start)
+        folder = tmp_path / f"{task}-{len(list(tmp_path.iterdir()))}"
+        kind = KINDS[task](facts, tokenizer)
+        kind.head.from_pretrained(start, **kind.head_settings()).save_pretrained(folder / "model")
+        tokenizer.save_pretrained(folder / "model")
+        facts.write(folder / "model")
+        return folder
+
+    return make
+
+
+NAMES = {"sentence": ["neg", "pos"], "pair": ["neg", "pos"], "token": ["B-LOC", "O"], "span": None, "choice": None}
+
+
+@pytest.mark.parametrize("task", KINDS)
+def test_another_head_is_left_and_its_encoder_taken_over(task, finetuned, settings, tmp_path, caplog):
+    sources = [(other, names, other == task) for other, names in NAMES.items()]
+    sources += [("sentence", ["a", "b", "c"], False), ("sentence", ["a", "b"], False), ("token", list("BIO"), False)]
+    for number, (other, names, keeps_head) in enumerate(sources):
+        source = finetuned(other, names)
+        caplog.clear()
+        with caplog.at_level("INFO", "paddle_nezha"):
+            run = trainer._Run(settings(task, model=str(source), output=str(tmp_path / f"{number}")), Processes.join())
+        was = checkpoints.model_arrays(source / "model")
+        now = {name: parameter.numpy() for name, parameter in run.model.state_dict().items()}
+        heads = [name for name in was if name.startswith("classifier.")]
+        assert len(heads) == 2 and all(np.array_equal(was[name], now[name]) for name in set(was) - set(heads))
+        assert np.array_equal(was["classifier.weight"], now["classifier.weight"]) == keeps_head, other
+        assert sum("its encoder is taken over, with a new head" in said for said in caplog.messages) == (not keeps_head)
+        assert run.model.config.num_labels == len(NAMES[task] or (0, 1)) and "a" not in run.model.config.label2id
+        run.model.save_pretrained(tmp_path / f"{number}" / "saved")
+
+
+def test_a_head_without_task_json_is_judged_by_its_config(finetuned, settings, tmp_path):
+    for number, (names, keeps_head) in enumerate(
+        [(["neg", "pos"], True), (["LABEL_0", "LABEL_1"], True), (["a", "b"], False), (["a", "b", "c"], False)]
+    ):
+        source = finetuned("sentence", names)
+        (source / "model" / "task.json").unlink()
+        run = trainer._Run(settings(model=str(source / "model"), output=str(tmp_path / f"{number}")), Processes.join())
+        was = checkpoints.model_arrays(source / "model")["classifier.weight"]
+        assert np.array_equal(was, run.model.classifier.weight.numpy()) == keeps_head
+
+
+def test_a_run_begins_from_the_model_of_another(finetuned, settings, tmp_path):
+    source = finetuned("pair", ["0", "1", "2"])
+    assert finetune(settings(epochs=1, model=str(source))).epochs == 1
+    assert (
+        main(["finetune", *flags(settings(epochs=1, model=str(tmp_path / "run"), output=str(tmp_path / "next")))]) == 0
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", r"task\.json is no JSON"),
+        ("[]", r"task\.json must hold an object, but holds a list"),
+        ('{"task": "span", "names": null}', r"task\.json lacks max_length, stride, max_answer_length"),
+        (
+            '{"max_length": 8, "stride": 8, "max_answer_length": 8, "name": 1}',
+            "lacks task, names and has the unknown name",
+        ),
+    ],
+)
+def test_task_json_is_whole(content, message, tmp_path):
+    (tmp_path / "task.json").write_text(content, "utf-8")
+    with pytest.raises(ValueError, match=message + r".*\. Copy it back"):
+        Facts.read(tmp_path)
 
 
 # ---- how a batch is cut
@@ -552,6 +691,8 @@ def test_settings_that_cannot_be(settings):
         ({"warmup_ratio": 2.0}, "warmup_ratio must be from 0 to 1"),
         ({"class_weights": "some"}, "class_weights must be none or balanced"),
         ({"max_length": 2}, "max_length must be at least 8"),
+        ({"task": "span", "class_weights": "balanced"}, "a span task has no classes to balance"),
+        ({"task": "choice", "class_weights": "balanced"}, "a choice task has no classes to balance"),
     ):
         with pytest.raises(ValueError, match=message):
             settings(**changes)
@@ -562,6 +703,14 @@ def test_presets_are_huaweis():
     assert (PRESETS["ner"]["max_length"], PRESETS["ner"]["batch_size"], PRESETS["ner"]["epochs"]) == (256, 16, 10)
     assert (PRESETS["cmrc"]["max_length"], PRESETS["cmrc"]["stride"], PRESETS["cmrc"]["batch_size"]) == (512, 128, 4)
     assert PRESETS["chnsenti"]["epochs"] == 10 and PRESETS["chnsenti"]["batch_size"] == 16
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
+def test_a_model_that_cannot_be_used_leaves_no_folder(name, start, settings, tmp_path):
+    shutil.copytree(start, tmp_path / "bad")
+    (tmp_path / "bad" / name).write_bytes((start / name).read_bytes()[:100])
+    assert main(["finetune", *flags(settings(model=str(tmp_path / "bad")))]) != 0
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_preset_for_another_task(settings, capsys):

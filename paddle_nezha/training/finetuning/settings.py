@@ -13,6 +13,7 @@ METRICS = {
     "choice": _OF_CLASSES,
 }
 TASKS = tuple(METRICS)
+_WITHOUT_CLASSES = ("span", "choice")
 # What may differ between a run and its continuation: none of it changes a number that is computed.
 FREE = ("checkpoint_every", "keep_checkpoints", "log_every", "curves", "predict_tokens")
 # Lengths, batches, rates and epochs of Huawei's scripts for its Chinese models.
@@ -110,6 +111,8 @@ class FinetuneSettings:
         }.items():
             if getattr(self, name) not in words:
                 raise ValueError(f"{name} must be {' or '.join(words)}, but is {getattr(self, name)!r}.")
+        if self.class_weights != "none" and self.task in _WITHOUT_CLASSES:
+            raise ValueError(f"class_weights: a {self.task} task has no classes to balance; leave it out.")
 
     @property
     def best_by(self) -> str:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Optional
 
@@ -18,9 +18,11 @@ from paddle_nezha.training.data.records import DataError, TokenRecord
 from paddle_nezha.training.finetuning.objective import SpanObjective, TaskObjective, TokenObjective
 from paddle_nezha.training.finetuning.settings import METRICS
 from paddle_nezha.training.finetuning.tallies import ClassTally, EntityTally, SpanTally, Tally
+from paddle_nezha.training.runs import MODEL_FOLDER
 from paddle_nezha.training.scoring.entities import find_entities, is_tag, joined
 
 FILE = "task.json"
+_RESTORE = "Copy it back from the model that fine-tuning left."
 
 
 @dataclass(frozen=True)
@@ -49,14 +51,40 @@ class Facts:
         """
         file = Path(folder) / FILE
         try:
-            return cls(**json.loads(file.read_text(encoding="utf-8")))
+            content = json.loads(file.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise ValueError(
                 f"{folder} has no {FILE}, so it is no fine-tuned model of `paddle-nezha finetune`: give the folder "
                 "`model` of its run."
             ) from None
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"{file} cannot be read: {error}") from None
+        except ValueError as error:
+            raise ValueError(f"{file} is no JSON ({error}). {_RESTORE}") from None
+        if not isinstance(content, dict):
+            raise ValueError(f"{file} must hold an object, but holds a {type(content).__name__}. {_RESTORE}")
+        names = [item.name for item in fields(cls)]
+        missing, unknown = [name for name in names if name not in content], [key for key in content if key not in names]
+        if missing or unknown:
+            parts = [("lacks", missing), ("has the unknown", unknown)]
+            told = " and ".join(f"{verb} {', '.join(keys)}" for verb, keys in parts if keys)
+            raise ValueError(f"{file} {told}. {_RESTORE}")
+        return cls(**content)
+
+
+def finetuned_folder(folder: Path) -> Path:
+    """The folder of a model: the one that a run of fine-tuning keeps inside, or else this one.
+
+    Raises:
+        ValueError: the folder holds the runs of several seeds.
+    """
+    if any(folder.glob("*config.json")):  # it is a model, whatever lies in it
+        return folder
+    inside = folder / MODEL_FOLDER
+    if (inside / FILE).exists():
+        return inside
+    seeds = sorted(path.parents[1].name for path in folder.glob(f"*/{MODEL_FOLDER}/{FILE}"))
+    if seeds:
+        raise ValueError(f"{folder} holds several models: name one of {', '.join(seeds)} in it.")
+    return folder
 
 
 class Task:
@@ -80,11 +108,12 @@ class Task:
         return self.facts.names or []
 
     def head_settings(self) -> "dict[str, Any]":
-        """What the head's config must hold."""
+        """What the head's config must hold; of a task without classes no name of those that a checkpoint had."""
+        names = self.names or ["LABEL_0", "LABEL_1"]
         return {
-            "num_labels": len(self.names),
-            "id2label": dict(enumerate(self.names)),
-            "label2id": {name: number for number, name in enumerate(self.names)},
+            "num_labels": len(names),
+            "id2label": dict(enumerate(names)),
+            "label2id": {name: number for number, name in enumerate(names)},
         }
 
     def features(self, records: "Sequence[Any]") -> "tuple[list[dict[str, Any]], features.FeatureReport]":
@@ -212,9 +241,6 @@ class SpanTask(Task):
     objective = SpanObjective
     has_names = False
 
-    def head_settings(self) -> "dict[str, Any]":
-        return {}
-
     def features(self, records: "Sequence[Any]") -> "tuple[list[dict[str, Any]], features.FeatureReport]":
         return features.span_features(
             records,
@@ -261,9 +287,6 @@ class ChoiceTask(Task):
 
     head = heads.NeZhaForMultipleChoice
     has_names = False
-
-    def head_settings(self) -> "dict[str, Any]":
-        return {}
 
     def features(self, records: "Sequence[Any]") -> "tuple[list[dict[str, Any]], features.FeatureReport]":
         return features.choice_features(records, self.tokenizer, max_length=self.facts.max_length)

@@ -16,14 +16,18 @@ import numpy as np
 
 from paddle_nezha._files import replaced, write_json
 from paddle_nezha._paddle import paddle
+from paddle_nezha.checkpoint import CheckpointError, head_of_class, open_checkpoint
+from paddle_nezha.config import NeZhaConfig
 from paddle_nezha.hub import resolve
+from paddle_nezha.layers import linear
 from paddle_nezha.tokenizer import NeZhaTokenizer
 from paddle_nezha.training import checkpoints, runs
 from paddle_nezha.training.data.describing import Description, read_described
 from paddle_nezha.training.engine import Engine, Precision
 from paddle_nezha.training.finetuning.predicting import answers
 from paddle_nezha.training.finetuning.settings import FREE, FinetuneSettings
-from paddle_nezha.training.finetuning.tasks import KINDS, Facts, class_names
+from paddle_nezha.training.finetuning.tasks import FILE as TASK_FILE
+from paddle_nezha.training.finetuning.tasks import KINDS, Facts, class_names, finetuned_folder
 from paddle_nezha.training.optimization import make_optimizer, trained_parameters
 from paddle_nezha.training.processes import Processes
 from paddle_nezha.training.sampling import LengthBatchSampler, feature_lengths
@@ -31,6 +35,7 @@ from paddle_nezha.training.schedule import Schedule
 
 RESULT = "result.json"
 _BEST = "best-epoch-{:03}"
+_HEADS_OF_TASKS = frozenset(head_of_class(kind.head.__name__) for kind in KINDS.values())
 
 logger = logging.getLogger("paddle_nezha")
 
@@ -90,6 +95,13 @@ def finetune_seeds(settings: FinetuneSettings, count: int) -> "list[Result]":
     return results
 
 
+def _misfits_in_the_head_alone(error: CheckpointError) -> bool:
+    account = error.account
+    if account is None or account.missing or account.unexpected or account.not_finite or account.conflicts:
+        return False
+    return all(name.startswith("classifier.") for name in account.misshaped)
+
+
 def _check_seeds_folder(folder: Path, settings: FinetuneSettings) -> None:
     """
     Raises:
@@ -133,8 +145,11 @@ class _Run:
     def __init__(self, settings: FinetuneSettings, processes: Processes, held: contextlib.ExitStack):
         self.settings, self.processes = settings, processes
         self.folder = Path(settings.output)
-        self.source = Path(resolve(settings.model))
+        self.source = finetuned_folder(resolve(settings.model))
+        self.model: Any = None
         self._read()
+        if not (self.folder / runs.RUN_FILE).exists():
+            self._build()  # before anything is written: what cannot be built leaves no folder
         mine = {
             "kind": "finetuning",
             "settings": dataclasses.asdict(settings),
@@ -190,13 +205,11 @@ class _Run:
     def _build(self) -> None:
         settings, task = self.settings, self.task
         paddle.seed(settings.seed)
-        self.model = task.head.from_pretrained(self.source, train=True, **task.head_settings())
+        self.model = self._pretrained()
         runs.check_length(self.model.config, settings.max_length)
         self.model.nezha.encoder.enable_recompute = settings.recompute
         weights = None
         if settings.class_weights == "balanced":
-            if not task.has_names:
-                raise ValueError(f"class_weights: a {settings.task} task has no classes to balance; leave it out.")
             counts = np.maximum(task.class_counts(self.features["train"]), 1)
             weights = counts.sum() / (len(counts) * counts)
         self.objective = task.objective(self.model, weights, settings.adversarial)
@@ -230,8 +243,61 @@ class _Run:
         self.steps_per_epoch = len(self.sampler.batches(0))
         total = self.steps_per_epoch * settings.epochs
         self.schedule = Schedule(settings.learning_rate, total, int(total * settings.warmup_ratio))
-        if self.saved is not None:
-            runs.restore(self.saved, self.model, self.engine)
+
+    def _pretrained(self) -> Any:
+        """The source with the head of this task: its own if that answers the same question, else a new one."""
+        head, settings = self.task.head, self.task.head_settings()
+        try:
+            model = head.from_pretrained(self.source, train=True, **settings)
+        except CheckpointError as error:
+            if not _misfits_in_the_head_alone(error):
+                raise
+            model = head.from_pretrained(self.source, train=True, ignore_mismatched_sizes=True, **settings)
+        else:
+            if not self._is_other_head():
+                return model
+            model.classifier = linear(model.config, *model.classifier.weight.shape)
+        if self.processes.is_first:
+            logger.info(
+                "%s: its head is for another task or other classes: its encoder is taken over, with a new head.",
+                self.source,
+            )
+        return model
+
+    def _is_other_head(self) -> bool:
+        """Whether the source was fine-tuned for another task, or for other classes."""
+        mine = self.task.facts
+        if (self.source / TASK_FILE).exists():
+            theirs = Facts.read(self.source)
+            return (theirs.task, theirs.names) != (mine.task, mine.names)
+        config = NeZhaConfig.from_pretrained(self.source)
+        was = next(iter(config.architectures or ()), None)
+        kind = head_of_class(was) if was is not None else None
+        if kind not in _HEADS_OF_TASKS:
+            return False  # it has no head of ours, or does not say which
+        named = [name for _, name in sorted(config.id2label.items())]
+        plain = [f"LABEL_{number}" for number in range(len(named))]
+        has_other_names = mine.names is not None and named not in (mine.names, plain)
+        return has_other_names or kind != head_of_class(self.task.head.__name__)
+
+    def _check_best(self, done: int) -> None:
+        """
+        Raises:
+            ValueError: the best epoch's model, which the run needs at its end, is gone or damaged.
+        """
+        if not self.history:
+            return
+        best = self.folder / _BEST.format(self._best() + 1)
+        if not best.is_dir() and (done == self.steps_per_epoch * self.settings.epochs or self._is_over()):
+            best = self.folder / runs.MODEL_FOLDER  # it was moved there, and the run stopped before its result
+        try:
+            with open_checkpoint(best):
+                pass
+        except (ValueError, OSError) as error:
+            raise ValueError(
+                f"{best}, the model of the best epoch so far, cannot be used ({error}). Copy it back from a backup, or "
+                f"remove {self.folder / runs.CHECKPOINTS}: the same command then begins from the start."
+            ) from None
 
     # ---- running
 
@@ -239,12 +305,17 @@ class _Run:
         settings = self.settings
         finished = read_result(self.folder, settings)
         if finished is not None:
+            self._check_finished()
             return finished
-        self._build()
+        if self.model is None:
+            self._build()
         done = 0 if self.saved is None else self.saved.step
         # Of each epoch that was judged, its scores on dev.
         self.history: "list[dict[str, float]]" = [] if self.saved is None else self.saved.facts["history"]
         total = self.steps_per_epoch * settings.epochs
+        if self.saved is not None:
+            self._check_best(done)
+            runs.restore(self.saved, self.model, self.engine)
         with contextlib.ExitStack() as stack:
             log = stack.enter_context(runs.metrics_log(self.folder, done, settings.curves, self.processes))
             progress = stack.enter_context(runs.progress_bar(total, done, self.processes))
@@ -261,6 +332,24 @@ class _Run:
                 if stopped and done < total:
                     return self._result(None, stopping[0] if stopping else "a signal", {})
         return self._finish()
+
+    def _check_finished(self) -> None:
+        """
+        Raises:
+            ValueError: the model that the run left is gone, damaged, or of another run.
+        """
+        model = self.folder / runs.MODEL_FOLDER
+        try:
+            if Facts.read(model) != self.task.facts:
+                raise ValueError(f"its {TASK_FILE} is of another run")
+            NeZhaTokenizer.from_pretrained(model)
+            with open_checkpoint(model):
+                pass
+        except (ValueError, OSError) as error:
+            raise ValueError(
+                f"{self.folder} holds a finished run, but its model cannot be used ({error}). Copy {model} back from a "
+                f"backup, or remove {self.folder / RESULT}: the same command then trains the run anew."
+            ) from None
 
     def _batches(self, epoch: int, number: int) -> "list[dict[str, np.ndarray]]":
         """This process's micro-batches of a step."""
