@@ -698,6 +698,18 @@ def test_settings_that_cannot_be(settings):
             settings(**changes)
 
 
+def test_help_lists_the_layouts_and_a_broken_file_is_told_what_fine_tuning_has(settings, tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        main(["finetune", "--help"])
+    told = " ".join(capsys.readouterr().out.split())
+    assert "tsv, tsv-quoted, csv, jsonl, json, conll, two-file, squad, cmrc, c3" in told
+    assert "a folder with source.txt and target.txt" in told
+    (tmp_path / "broken.yaml").write_text("- 1", "utf-8")
+    assert main(["finetune", "sentence", "--config", str(tmp_path / "broken.yaml")]) == 2
+    shown = re.search("lines such as `(.*): .*`", capsys.readouterr().err)
+    assert shown.group(1) in FinetuneSettings.__dataclass_fields__
+
+
 def test_presets_are_huaweis():
     assert PRESETS["lcqmc"] == {"task": "pair", "max_length": 128, "batch_size": 32, "learning_rate": 3e-5, "epochs": 5}
     assert (PRESETS["ner"]["max_length"], PRESETS["ner"]["batch_size"], PRESETS["ner"]["epochs"]) == (256, 16, 10)

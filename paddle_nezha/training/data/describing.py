@@ -19,6 +19,7 @@ LONG = "examples longer than {:,} {}"
 UNBEGUN = "tags that go on with an entity that none begins (IOB1 begins its entities so)"
 UNANSWERED = "questions without an answer"
 UNLABELLED = "questions that do not say which choice is right"
+SAME_CHOICES = "questions with the same choice twice"
 _INSIDE = "IMEL"  # prefixes of tags that follow another
 _MOST_LABELS = 20
 
@@ -186,17 +187,20 @@ def _note(record: Record, seen: "dict[int, int]", notes: Notes) -> None:
         seen: hash of the texts to the hash of the labels, of the records before.
     """
     file, line = record.file, record.line
+    at = record.id if isinstance(record, (SpanRecord, ChoiceRecord)) and record.id != str(line) else ""
     texts = tuple(texts_of(record))
     if not isinstance(record, TokenRecord) and not all(text.strip() for text in texts):
-        notes.add(EMPTY, file, line)
+        notes.add(EMPTY, file, line, at)
     if isinstance(record, SpanRecord):
         label = hash(record.answers)
         if not record.answers:
-            notes.add(UNANSWERED, file, line)
+            notes.add(UNANSWERED, file, line, at)
     elif isinstance(record, ChoiceRecord):
         label = hash(record.label)
         if record.label is None:
-            notes.add(UNLABELLED, file, line)
+            notes.add(UNLABELLED, file, line, at)
+        if len(set(record.choices)) < len(record.choices):
+            notes.add(SAME_CHOICES, file, line, at)
     else:
         label = hash(tuple(labels_of(record)))
         if isinstance(record, TokenRecord):
@@ -204,7 +208,7 @@ def _note(record: Record, seen: "dict[int, int]", notes: Notes) -> None:
                 notes.add(UNBEGUN, file, line)
     key = hash(texts)
     if key in seen:
-        notes.add(DUPLICATE if seen[key] == label else CONTRADICTED, file, line)
+        notes.add(DUPLICATE if seen[key] == label else CONTRADICTED, file, line, at)
     seen.setdefault(key, label)
 
 

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
+from paddle_nezha.training.data.readers import LAYOUTS
+
 _OF_CLASSES = ("accuracy", "macro_f1", "mcc")
 # What may decide which epoch was the best; the first does, unless told otherwise.
 METRICS = {
@@ -40,11 +42,18 @@ class FinetuneSettings:
 
     task: str = field(metadata={"help": "sentence, pair, token, span or choice"})
     model: str = field(metadata={"help": "the checkpoint to begin from: a folder or a published name"})
-    train: str = field(metadata={"help": "the file to learn from", "metavar": "FILE"})
+    train: str = field(
+        metadata={
+            "help": "the file to learn from; token: or a folder with source.txt and target.txt (characters, tags)",
+            "metavar": "FILE",
+        }
+    )
     dev: str = field(metadata={"help": "the file that says which epoch was the best", "metavar": "FILE"})
     output: str = field(metadata={"help": "the folder of the run; a run that is there goes on", "metavar": "DIR"})
     test: Optional[str] = _setting(None, "a file that is judged once, at the end", metavar="FILE")
-    layout: Optional[str] = _setting(None, "how the files are laid out (told from their content)")
+    layout: Optional[str] = _setting(
+        None, f"how the files are laid out: {', '.join(LAYOUTS)} (told from their content)"
+    )
     columns: Optional[dict] = _setting(None, "which columns or keys hold what, such as {text: review, label: stars}")
     seed: int = _setting(0, "what every draw follows from: the new head, order, dropout")
     max_length: int = _setting(128, "tokens of an example, special ones included")

@@ -207,6 +207,26 @@ def test_entries_that_are_no_c3_are_refused_with_their_place(write, change, told
         list(read("choice", write("c3.json", dumped(changed(C3, change), indent=1))))
 
 
+def test_notes_name_the_part_of_a_document(write):
+    content = copy.deepcopy(SQUAD)
+    questions = content["data"][0]["paragraphs"][0]["qas"]
+    questions.append({**questions[0], "answers": [{"text": "中国", "answer_start": 0}]})
+    path, notes = write("dev.json", dumped(content)), Notes()
+    list(read("span", path, notes=notes))
+    assert notes.sentences() == [
+        f"answers that do not stand at their start: 1 ({path}:1 (data[0].paragraphs[0].qas[1]))",
+        f"answers that do not stand in their text at all: 1 ({path}:1 (data[0].paragraphs[0].qas[3]))",
+        f"questions whose id an earlier one has: 1 ({path}:1 (data[0].paragraphs[0].qas[3]))",
+    ]
+
+
+def test_rows_with_one_id_are_noted(write):
+    row = {"context": CONTEXT, "question": "何时？", "answers": [], "id": 7}
+    path, notes = write("a.jsonl", dumped(row) + "\n" + dumped(row)), Notes()
+    assert [record.id for record in read("span", path, notes=notes)] == ["7", "7"]
+    assert notes.sentences() == [f"questions whose id an earlier one has: 1 ({path}:2)"]
+
+
 def test_rows_with_choices(write):
     row = {"context": "一段文章。", "question": "说了什么？", "choices": ["好", "坏"], "answer": "坏"}
     path = write("a.jsonl", dumped(row))
