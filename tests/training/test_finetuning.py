@@ -633,7 +633,7 @@ def test_bad_training_files(content, message, settings, tmp_path, capsys):
         (
             "sentence",
             "label\ttext\n" + "".join(f"{number / 7}\t好{number}\n" for number in range(8)),
-            r"sentence\.train:2: expected classes as labels, got 8 different numbers in 8 examples.*--columns '",
+            r"sentence\.train:3: expected classes as labels, got 8 different numbers in 8 examples.*--columns '",
         ),
     ],
 )

@@ -341,10 +341,10 @@ def class_names(task: str, records: "Sequence[Any]") -> "Optional[list[str]]":
     if task == "token":
         _check_tags(records)
     elif measures(names, len(records)):
-        first = records[0]
+        odd = next(record for record in records if not float(record.label).is_integer())
         raise DataError(
-            f"{first.file}:{first.line}: expected classes as labels, got {len(names):,} different numbers in "
-            f"{len(records):,} examples, not all of them whole, such as {first.label}. Fine-tuning learns classes and "
+            f"{odd.file}:{odd.line}: expected classes as labels, got {len(names):,} different numbers in "
+            f"{len(records):,} examples, not all of them whole, such as {odd.label}. Fine-tuning learns classes and "
             "no measures: write a class for each range of them, or say which column holds the label "
             "(--columns '{text: NAME, label: NAME}')."
         )
