@@ -397,6 +397,20 @@ def test_a_head_without_task_json_is_judged_by_its_config(finetuned, settings, t
         assert np.array_equal(was, run.model.classifier.weight.numpy()) == keeps_head
 
 
+def test_a_run_without_a_model_is_no_start(finetuned, settings, tmp_path):
+    seeds = tmp_path / "seeds"
+    for seed in (0, 1):
+        (seeds / f"seed-{seed}").mkdir(parents=True)
+        (seeds / f"seed-{seed}" / "run.json").write_text("{}", "utf-8")
+    with pytest.raises(ValueError, match=r"seeds holds a run, seed-0, that has left no model yet"):
+        finetune(settings(model=str(seeds)))
+    with pytest.raises(ValueError, match=r"seed-1 is a run that has left no model yet"):
+        finetune(settings(model=str(seeds / "seed-1")))
+    shutil.copytree(finetuned("sentence", ["neg", "pos"]), seeds / "seed-0", dirs_exist_ok=True)
+    with pytest.raises(ValueError, match=r"seeds holds several models: name one of seed-0 in it"):
+        finetune(settings(model=str(seeds)))
+
+
 def test_a_run_begins_from_the_model_of_another(finetuned, settings, tmp_path):
     source = finetuned("pair", ["0", "1", "2"])
     assert finetune(settings(epochs=1, model=str(source))).epochs == 1

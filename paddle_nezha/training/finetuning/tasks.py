@@ -18,7 +18,6 @@ from paddle_nezha.training.data.records import DataError, TokenRecord
 from paddle_nezha.training.finetuning.objective import SpanObjective, TaskObjective, TokenObjective
 from paddle_nezha.training.finetuning.settings import METRICS
 from paddle_nezha.training.finetuning.tallies import ClassTally, EntityTally, SpanTally, Tally
-from paddle_nezha.training.runs import MODEL_FOLDER
 from paddle_nezha.training.scoring.entities import find_entities, is_tag, joined
 
 FILE = "task.json"
@@ -68,23 +67,6 @@ class Facts:
             told = " and ".join(f"{verb} {', '.join(keys)}" for verb, keys in parts if keys)
             raise ValueError(f"{file} {told}. {_RESTORE}")
         return cls(**content)
-
-
-def finetuned_folder(folder: Path) -> Path:
-    """The folder of a model: the one that a run of fine-tuning keeps inside, or else this one.
-
-    Raises:
-        ValueError: the folder holds the runs of several seeds.
-    """
-    if any(folder.glob("*config.json")):  # it is a model, whatever lies in it
-        return folder
-    inside = folder / MODEL_FOLDER
-    if (inside / FILE).exists():
-        return inside
-    seeds = sorted(path.parents[1].name for path in folder.glob(f"*/{MODEL_FOLDER}/{FILE}"))
-    if seeds:
-        raise ValueError(f"{folder} holds several models: name one of {', '.join(seeds)} in it.")
-    return folder
 
 
 class Task:

@@ -27,9 +27,10 @@ from paddle_nezha.training.engine import Engine, Precision
 from paddle_nezha.training.finetuning.predicting import answers
 from paddle_nezha.training.finetuning.settings import FREE, FinetuneSettings
 from paddle_nezha.training.finetuning.tasks import FILE as TASK_FILE
-from paddle_nezha.training.finetuning.tasks import KINDS, Facts, class_names, finetuned_folder
+from paddle_nezha.training.finetuning.tasks import KINDS, Facts, class_names
 from paddle_nezha.training.optimization import make_optimizer, trained_parameters
 from paddle_nezha.training.processes import Processes
+from paddle_nezha.training.run_folders import model_in
 from paddle_nezha.training.sampling import LengthBatchSampler, feature_lengths
 from paddle_nezha.training.schedule import Schedule
 
@@ -145,7 +146,7 @@ class _Run:
     def __init__(self, settings: FinetuneSettings, processes: Processes, held: contextlib.ExitStack):
         self.settings, self.processes = settings, processes
         self.folder = Path(settings.output)
-        self.source = finetuned_folder(resolve(settings.model))
+        self.source = model_in(resolve(settings.model))
         self.model: Any = None
         self._read()
         if not (self.folder / runs.RUN_FILE).exists():
