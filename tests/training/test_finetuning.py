@@ -1,5 +1,6 @@
 """Fine-tuning: every task learns, stops and goes on, and refuses bad files before anything is trained."""
 
+import contextlib
 import json
 import os
 import random
@@ -364,6 +365,12 @@ def finetuned(start, tmp_path):
     return make
 
 
+def begun(chosen):
+    """A run that has built its model, before its first step."""
+    with contextlib.ExitStack() as held:
+        return trainer._Run(chosen, Processes.join(), held)
+
+
 NAMES = {"sentence": ["neg", "pos"], "pair": ["neg", "pos"], "token": ["B-LOC", "O"], "span": None, "choice": None}
 
 
@@ -375,7 +382,7 @@ def test_another_head_is_left_and_its_encoder_taken_over(task, finetuned, settin
         source = finetuned(other, names)
         caplog.clear()
         with caplog.at_level("INFO", "paddle_nezha"):
-            run = trainer._Run(settings(task, model=str(source), output=str(tmp_path / f"{number}")), Processes.join())
+            run = begun(settings(task, model=str(source), output=str(tmp_path / f"{number}")))
         was = checkpoints.model_arrays(source / "model")
         now = {name: parameter.numpy() for name, parameter in run.model.state_dict().items()}
         heads = [name for name in was if name.startswith("classifier.")]
@@ -392,7 +399,7 @@ def test_a_head_without_task_json_is_judged_by_its_config(finetuned, settings, t
     ):
         source = finetuned("sentence", names)
         (source / "model" / "task.json").unlink()
-        run = trainer._Run(settings(model=str(source / "model"), output=str(tmp_path / f"{number}")), Processes.join())
+        run = begun(settings(model=str(source / "model"), output=str(tmp_path / f"{number}")))
         was = checkpoints.model_arrays(source / "model")["classifier.weight"]
         assert np.array_equal(was, run.model.classifier.weight.numpy()) == keeps_head
 
@@ -573,6 +580,10 @@ def test_several_seeds_want_a_folder_of_their_own(settings, tmp_path, capsys):
     other = settings(epochs=1, learning_rate=1e-3, seed=1, output=str(tmp_path / "many"))
     assert main(["finetune", *flags(other), "--seeds", "2"]) == 2
     assert "seed-0: learning_rate was 0.002 and is 0.001" in capsys.readouterr().err and many.read_bytes() == before
+    for name in ("model", "result.json", "metrics.jsonl"):  # as a run leaves it that stopped before its first step
+        path = tmp_path / "many" / "seed-0" / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    assert main(["finetune", *flags(other), "--seeds", "1"]) == 0
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "notes.txt").write_text("mine", "utf-8")
     assert main(["finetune", *flags(settings(output=str(tmp_path / "other"))), "--seeds", "2"]) == 2

@@ -119,6 +119,8 @@ def _check_seeds_folder(folder: Path, settings: FinetuneSettings) -> None:
         raise ValueError(f"{folder} holds files, but no seed of a run: give an empty folder as --output.")
     mine = dataclasses.asdict(settings)
     for path in sorted(folder.glob(f"seed-*/{runs.RUN_FILE}")):
+        if not any((path.parent / name).exists() for name in (runs.CHECKPOINTS, runs.MODEL_FOLDER)):
+            continue  # it has come to nothing yet
         theirs = _settings_in(path)
         differ = [
             f"{name} was {theirs[name]!r} and is {value!r}"
