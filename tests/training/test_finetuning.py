@@ -327,10 +327,11 @@ def test_a_run_that_lost_its_best_epoch_is_stopped_when_it_goes_on(settings, tmp
     monkeypatch.setattr(Engine, "step", dies)
     with pytest.raises(KeyboardInterrupt):
         finetune(settings())
+    monkeypatch.setattr(Engine, "step", made)
     shutil.rmtree(tmp_path / "run" / "best-epoch-001")
     with pytest.raises(ValueError, match=r"best-epoch-001, the model of the best epoch .*remove .*checkpoints"):
         finetune(settings())
-    monkeypatch.setattr(Engine, "step", made)
+    assert len(losses(tmp_path / "run")) == 8  # nothing was trained
     shutil.rmtree(tmp_path / "run" / "checkpoints")
     assert finetune(settings()).epochs == 2  # the remedy
 
