@@ -714,6 +714,8 @@ def test_settings_that_cannot_be(settings):
     for changes, message in (
         ({"metric": "bleu"}, "metric must be accuracy or macro_f1 or mcc"),
         ({"epochs": 0}, "epochs must be above 0"),
+        ({"learning_rate": float("inf")}, "learning_rate must be above 0 and finite, but is inf"),
+        ({"weight_decay": float("inf")}, "weight_decay must be 0 or more and finite, but is inf"),
         ({"warmup_ratio": 2.0}, "warmup_ratio must be from 0 to 1"),
         ({"class_weights": "some"}, "class_weights must be none or balanced"),
         ({"max_length": 2}, "max_length must be at least 8"),

@@ -1,5 +1,6 @@
 """What a fine-tuning is told, and the presets of Huawei's scripts."""
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
@@ -102,11 +103,11 @@ class FinetuneSettings:
             "max_answer_length",
         ):
             value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise ValueError(f"{name} must be above 0, but is {value}.")
+            if value is not None and not 0 < value < math.inf:
+                raise ValueError(f"{name} must be above 0 and finite, but is {value}.")
         for name in ("seed", "weight_decay", "adversarial"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"{name} must be 0 or more, but is {getattr(self, name)}.")
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must be 0 or more and finite, but is {getattr(self, name)}.")
         if not 0 <= self.warmup_ratio <= 1:
             raise ValueError(f"warmup_ratio must be from 0 to 1, but is {self.warmup_ratio}.")
         if self.best_by not in METRICS[self.task]:
