@@ -55,6 +55,7 @@ ALLOWED = {
         "forms",
         "heads",
         "hub",
+        "layers",
         "operator",
         "padding",
         "pretrained",

@@ -32,7 +32,9 @@ def add(commands: Any) -> None:
     one.add_argument(
         "--preset", choices=PRESETS, help="lengths, batches, rates and epochs of Huawei's scripts for such a corpus"
     )
-    one.add_argument("--seeds", type=int, metavar="N", help="train N times, with seeds from --seed on, and sum them up")
+    one.add_argument(
+        "--seeds", type=_count, metavar="N", help="train N times, with seeds from --seed on, and sum them up"
+    )
     add_flags(one, FinetuneSettings, leave_out=("task",))
     add_json(one)
     one.set_defaults(kept="; the last checkpoint is kept, and the same command goes on from it")
@@ -57,18 +59,14 @@ def _finetune(options: argparse.Namespace) -> int:
         needs = error if error.name == "paddle" else f"{error}: pip install 'paddle_nezha[train]'"
         return fail(needs, COULD_NOT, options.json)
     tune_cpu()
-    folder = Path(settings.output)
-    results = []
-    for number in range(options.seeds or 1):
-        seed = settings.seed + number
-        output = str(folder / f"seed-{seed}") if options.seeds else settings.output
-        result = trainer.finetune(dataclasses.replace(settings, seed=seed, output=output))
-        if result.signal is not None:
-            print(f"stopped  by {result.signal} in epoch {result.epochs + 1}; the same command goes on from there")
-            return stopped_by(result.signal)
-        results.append(result)
-    if options.seeds:
-        trainer.write_result(folder, results)
+    if options.seeds is None:
+        results = [trainer.finetune(settings)]
+    else:
+        results = trainer.finetune_seeds(settings, options.seeds)
+    last = results[-1]
+    if last.signal is not None:
+        print(f"stopped  by {last.signal} in epoch {last.epochs + 1}; the same command goes on from there")
+        return stopped_by(last.signal)
     if options.json:
         print_json([dataclasses.asdict(result) for result in results])
         return DONE
@@ -80,8 +78,18 @@ def _finetune(options: argparse.Namespace) -> int:
                 print(f"seed {result.seed:<4} {split:5} {shown}")
         print(f"seed {result.seed:<4} model {result.model} (epoch {result.best_epoch} of {result.epochs})")
     if len(results) > 1:
-        _sum_up(folder)
+        _sum_up(Path(settings.output))
     return DONE
+
+
+def _count(text: str) -> int:
+    try:
+        count = int(text)
+    except ValueError:
+        count = 0
+    if count < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number of 1 or more, got {text!r}")
+    return count
 
 
 def _sum_up(folder: Path) -> None:

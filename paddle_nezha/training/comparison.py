@@ -1,6 +1,7 @@
 """Two sets of fine-tuning runs: which is better, by how much, and whether that is more than noise, in one sentence."""
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,7 @@ from paddle_nezha.training.statistics import (
 RESULT = "result.json"
 SPLITS = ("test", "dev")
 LOWER_IS_BETTER = ("mse", "loss")
+_CORRELATIONS = ("mcc", "pearson", "spearman")
 _SAME_SCORE = 1e-4  # a result may have been written with four digits
 
 
@@ -54,7 +56,7 @@ class Runs:
     def summaries(self, metric: str) -> "dict[str, Summary]":
         """Of dev and test, where every seed has the metric."""
         scores = {split: self.scores(split, metric) for split in SPLITS}
-        return {split: summarize(values) for split, values in scores.items() if values is not None}
+        return {split: summarize(values, possible(metric)) for split, values in scores.items() if values is not None}
 
 
 @dataclass(frozen=True)
@@ -136,6 +138,10 @@ def compare_runs(
     chances = [test.p for test in (seeds, items) if test is not None]
     differs = all(p < SIGNIFICANT for p in chances) if chances else None
     difference = float(np.mean(left) - np.mean(right))
+    if first.folder.resolve() == second.folder.resolve():
+        sentence = f"Both are the runs of {first.folder}, so there is nothing to compare: name the folder of others."
+    else:
+        sentence = _sentence(names, metric, split, (len(left), len(right)), difference, seeds, items, differs)
     return Comparison(
         names,
         metric,
@@ -145,9 +151,16 @@ def compare_runs(
         seeds,
         items,
         differs,
-        _sentence(names, metric, split, (len(left), len(right)), difference, seeds, items, differs),
+        sentence,
         tuple(notes),
     )
+
+
+def possible(metric: str) -> "tuple[float, float]":
+    """The least and the greatest that a score can be."""
+    if metric in LOWER_IS_BETTER:
+        return 0.0, math.inf
+    return (-1.0, 1.0) if metric in _CORRELATIONS else (0.0, 1.0)
 
 
 def shown(score: float, metric: str) -> str:
@@ -285,8 +298,9 @@ def _sentence(
     by += f"{unit} on {split} {metric}"
     basis = "; ".join(_basis(runs, difference, seeds, items, metric, unit))
     if differs is None:
+        ahead_by = f"{lead} is ahead of {lag} {by}" if difference else f"{lead} and {lag} are equal on {split} {metric}"
         return (
-            f"Nothing can be said yet: {lead} is ahead of {lag} {by}, but there is no second run on each side and no "
+            f"Nothing can be said yet: {ahead_by}, but there is no second run on each side and no "
             "comparison item by item; train three seeds of each or more."
         )
     if differs:

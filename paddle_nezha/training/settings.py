@@ -33,7 +33,7 @@ def read_yaml(path: Path) -> "dict[str, Any]":
     if content is None:
         return {}
     if not isinstance(content, dict):
-        raise ValueError(f"{path} must hold lines such as `steps: 1000`, but holds a {type(content).__name__}.")
+        raise ValueError(f"{path} must hold lines such as `batch_size: 32`, but holds a {type(content).__name__}.")
     return content
 
 

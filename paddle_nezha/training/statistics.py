@@ -29,7 +29,10 @@ class Summary:
 
     Args:
         sd: the sample standard deviation (n - 1); None for one run, as are the ends.
-        low, high: the interval of 95 % for the mean, by the t distribution.
+        low, high: the interval of 95 % for the mean, by the t distribution, cut at the ends of what a score can be. No
+            mean lies beyond them, so that an interval holds it as often as without the cut. (Two runs or three often
+            give an interval that reaches both ends: they say little, and no transformation of the scores would make
+            them say more.)
     """
 
     n: int
@@ -47,7 +50,7 @@ class SeedTest:
 
     Args:
         paired: over the differences of each seed, or over two independent sets.
-        low, high: the interval of 95 % of the difference.
+        low, high: the interval of 95 % of the difference, as far on either side of it; nothing is cut.
         p: two-sided, of the t test; exact over all swaps where runs have no spread at all.
         wilcoxon_p: the signed-rank test beside it, paired alone; with n seeds it is never below 2 / 2**n.
         more_seeds: how many seeds on each side, beyond those of the larger, would find a difference as great as this
@@ -83,10 +86,11 @@ class ItemTest:
     rounds: int
 
 
-def summarize(values: "Sequence[float]") -> Summary:
+def summarize(values: "Sequence[float]", within: "tuple[float, float]" = (-math.inf, math.inf)) -> Summary:
     """
     Args:
         values: the scores of at least one run.
+        within: the least and the greatest that such a score can be.
 
     Raises:
         ValueError: none, or one that is no finite number.
@@ -97,7 +101,8 @@ def summarize(values: "Sequence[float]") -> Summary:
         return Summary(1, mean, None, None, None, mean, mean)
     sd = float(scores.std(ddof=1))
     half = _t_quantile(len(scores) - 1) * sd / math.sqrt(len(scores))
-    return Summary(len(scores), mean, sd, mean - half, mean + half, float(scores.min()), float(scores.max()))
+    low, high = max(mean - half, within[0]), min(mean + half, within[1])
+    return Summary(len(scores), mean, sd, low, high, float(scores.min()), float(scores.max()))
 
 
 def compare_seeds(first: "Sequence[float]", second: "Sequence[float]", paired: bool) -> SeedTest:

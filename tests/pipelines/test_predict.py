@@ -22,10 +22,11 @@ from paddle_nezha.pipelines import predict as predict_module
 from paddle_nezha.pipelines.batches import windows
 from paddle_nezha.pipelines.predict import Predictor
 from paddle_nezha.pipelines.records import PARTS, characters, examples
+from paddle_nezha.training.data import readers
 from paddle_nezha.training.finetuning.predicting import answers
 from paddle_nezha.training.finetuning.settings import FinetuneSettings
 from paddle_nezha.training.finetuning.tallies import ClassTally, EntityTally, SpanTally
-from paddle_nezha.training.finetuning.tasks import KINDS, Facts, read_records
+from paddle_nezha.training.finetuning.tasks import KINDS, Facts
 from paddle_nezha.training.finetuning.trainer import finetune
 from paddle_nezha.training.processes import Processes
 from paddle_nezha.training.scoring.classes import score_classes
@@ -180,7 +181,7 @@ def test_rows_and_scores_are_those_of_fine_tuning(folders, tmp_path, task):
     file = write(task, tmp_path / "test", 60)
     predictor = Predictor.open(folders[task], tokens_per_batch=24)
     done = predictor.run(predictor.source(file), tmp_path / "out.jsonl")
-    records = read_records(task, str(file), None, None, NAMES[task])
+    records = list(readers.read(task, file, labels=NAMES[task]))
     rows, scores = by_the_trainer(predictor, records)
     assert done.rows == 60 and done.scores == scores
     assert len({json.dumps(row["prediction"]) for row in rows}) > 1  # the answers do depend on the text
@@ -222,7 +223,7 @@ def test_a_list_a_single_one_and_a_file_without_labels_give_the_same(folders, tm
     rows = read_rows(tmp_path / "out.jsonl")
     assert done.scores is None and not any("label" in row for row in rows)
     assert [row["index"] for row in rows] == list(range(50))
-    items = items_of(read_records(task, str(file), None, None, None), task)
+    items = items_of(list(readers.read(task, file)), task)
     given = predictor(items)
     for row in [*given, *rows]:
         row.pop("id", None)  # of the file, or of the place in the list
@@ -240,7 +241,7 @@ def test_labels_change_no_answer(folders, tmp_path):
         for labels in (True, False):
             file = write(task, tmp_path / f"{task}{labels}", 12)
             if not labels:
-                items = items_of(read_records(task, str(file), None, None, None), task)
+                items = items_of(list(readers.read(task, file)), task)
                 found.append(predictor(items))
             else:
                 predictor.run(predictor.source(file), tmp_path / f"{task}.jsonl")

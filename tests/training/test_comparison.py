@@ -129,6 +129,26 @@ def test_equal_runs(runs):
     )
 
 
+def test_the_same_folder_twice_and_equal_single_runs(runs):
+    folder = runs("a", {0: 350})
+    again = folder.parent / "b" / ".." / "a"
+    (folder.parent / "b").mkdir()
+    assert compared(folder, again).sentence == (
+        f"Both are the runs of {folder}, so there is nothing to compare: name the folder of others."
+    )
+    found = compared(runs("c", {0: 350}, predictions=False), runs("d", {0: 350}, predictions=False))
+    assert found.sentence.startswith("Nothing can be said yet: c and d are equal on test accuracy, but there is no ")
+
+
+def test_no_interval_leaves_what_a_score_can_be(runs):
+    """Two runs far apart: the t interval of their mean is 12.7 times its standard error to either side."""
+    for metric, ends in (("accuracy", (0, 1)), ("f1_PER", (0, 1)), ("mcc", (-1, 1)), ("mse", (0, None))):
+        seeds = [{"seed": i, "dev": {metric: 0.3 + i / 2}} for i in range(2)]
+        found = read_runs(runs(metric, {}, seeds=seeds, metric=metric)).summaries(metric)["dev"]
+        uncut = 0.55 + 12.706204736432095 * 0.25
+        assert found.low == ends[0] and found.high == pytest.approx(ends[1] or uncut)
+
+
 def test_other_seeds_are_compared_unpaired(runs):
     found = compared(runs("a", GOOD), runs("b", {seed + 1: right for seed, right in list(POOR.items())[:3]}))
     assert not found.seeds.paired and found.seeds.n == (5, 3)

@@ -1,9 +1,11 @@
 """Fine-tuning: every task learns, stops and goes on, and refuses bad files before anything is trained."""
 
+import contextlib
 import json
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,12 +20,15 @@ from paddle_nezha import NeZhaConfig, NeZhaForPretraining, NeZhaTokenizer, load
 from paddle_nezha._paddle import paddle
 from paddle_nezha.cli import main
 from paddle_nezha.training import checkpoints
+from paddle_nezha.training.data.readers import read
 from paddle_nezha.training.engine import Engine
+from paddle_nezha.training.finetuning import trainer
 from paddle_nezha.training.finetuning.objective import TaskObjective
 from paddle_nezha.training.finetuning.settings import METRICS, PRESETS, FinetuneSettings
-from paddle_nezha.training.finetuning.tasks import KINDS, Facts
-from paddle_nezha.training.finetuning.trainer import finetune
+from paddle_nezha.training.finetuning.tasks import KINDS, Facts, class_names
+from paddle_nezha.training.finetuning.trainer import finetune, read_result
 from paddle_nezha.training.metrics import read_metrics
+from paddle_nezha.training.processes import Processes
 
 ROOT = Path(__file__).resolve().parents[2]
 DEMO = ROOT / "weights" / "nezha-seeded-demo"
@@ -182,13 +187,14 @@ def test_every_task_learns_and_its_model_answers_in_a_new_process(task, settings
 import json, sys
 from pathlib import Path
 from paddle_nezha import NeZhaTokenizer, load
+from paddle_nezha.training.data.readers import read
 from paddle_nezha.training.finetuning.predicting import answers
-from paddle_nezha.training.finetuning.tasks import KINDS, Facts, read_records
+from paddle_nezha.training.finetuning.tasks import KINDS, Facts
 from paddle_nezha.training.processes import Processes
 facts = Facts.read({str(run / "model")!r})
 task = KINDS[facts.task](facts, NeZhaTokenizer.from_pretrained({str(run / "model")!r}))
 model = task.head.from_pretrained({str(run / "model")!r})
-records = read_records(facts.task, {str(tmp_path / f"{task}.test")!r}, None, None, facts.names)
+records = list(read(facts.task, {str(tmp_path / f"{task}.test")!r}, labels=facts.names))
 made, _ = task.features(records)
 rows = task.rows(records, made, answers(task, task.objective(model), made, 512, Processes(0, 1, False)))
 print(json.dumps([row["prediction"] for row in rows]))
@@ -280,6 +286,163 @@ def test_a_finished_run_is_left_as_it_is(settings, tmp_path):
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*") if path.name != "metrics.jsonl"}
     assert finetune(settings()) == first
     assert before == {path: path.stat().st_mtime_ns for path in before}
+
+
+def test_a_finished_run_whose_model_is_gone_or_damaged(settings, tmp_path):
+    finetune(settings(epochs=1))
+    model = tmp_path / "run" / "model"
+    weights, facts, vocabulary = ((model / name) for name in ("model.safetensors", "task.json", "vocab.txt"))
+    other = json.dumps({**json.loads(facts.read_text("utf-8")), "names": ["a", "b"]}).encode()
+    for file, content, message in (
+        (weights, weights.read_bytes()[:1000], "truncated"),
+        (weights, None, "model.safetensors"),
+        (vocabulary, None, "expected vocab.txt"),
+        (facts, None, "has no task.json"),
+        (facts, other, "its task.json is of another run"),
+    ):
+        whole = file.read_bytes()
+        if content is None:
+            file.unlink()
+        else:
+            file.write_bytes(content)
+        with pytest.raises(ValueError, match=f"(?s)finished run, but its model.*{message}.*or remove .*result.json"):
+            finetune(settings(epochs=1))
+        file.write_bytes(whole)
+    assert finetune(settings(epochs=1)).model == model
+    shutil.rmtree(model)
+    with pytest.raises(ValueError, match=r"finished run, but its model cannot be used"):
+        finetune(settings(epochs=1))
+    (tmp_path / "run" / "result.json").unlink()
+    assert finetune(settings(epochs=1)).model == model and weights.is_file()  # the remedy
+
+
+def test_a_run_that_lost_its_best_epoch_is_stopped_when_it_goes_on(settings, tmp_path, monkeypatch):
+    made = Engine.step
+
+    def dies(self, *arguments):
+        if len(losses(tmp_path / "run")) == 8:  # an epoch of five steps, its evaluation, two steps
+            raise KeyboardInterrupt
+        return made(self, *arguments)
+
+    monkeypatch.setattr(Engine, "step", dies)
+    with pytest.raises(KeyboardInterrupt):
+        finetune(settings())
+    monkeypatch.setattr(Engine, "step", made)
+    shutil.rmtree(tmp_path / "run" / "best-epoch-001")
+    with pytest.raises(ValueError, match=r"best-epoch-001, the model of the best epoch .*remove .*checkpoints"):
+        finetune(settings())
+    assert len(losses(tmp_path / "run")) == 8  # nothing was trained
+    shutil.rmtree(tmp_path / "run" / "checkpoints")
+    assert finetune(settings()).epochs == 2  # the remedy
+
+
+def test_a_run_that_stopped_before_its_result_goes_on(settings, tmp_path, monkeypatch):
+    """Its best epoch is the model by then."""
+    monkeypatch.setattr("paddle_nezha.training.finetuning.trainer._write_result", lambda *_: sys.exit("killed"))
+    with pytest.raises(SystemExit):
+        finetune(settings(epochs=1))
+    monkeypatch.undo()
+    assert not (tmp_path / "run" / "best-epoch-001").exists()
+    assert finetune(settings(epochs=1)).model == tmp_path / "run" / "model"
+
+
+# ---- from what another fine-tuning left
+
+
+@pytest.fixture
+def finetuned(start, tmp_path):
+    """A factory of runs' folders with a model of a task: ``finetuned("token", ["B-X", "O"])``."""
+
+    def make(task, names):
+        facts = Facts(task, names, 48, 8, 8)
+        tokenizer = NeZhaTokenizer.from_pretrained(start)
+        folder = tmp_path / f"{task}-{len(list(tmp_path.iterdir()))}"
+        kind = KINDS[task](facts, tokenizer)
+        kind.head.from_pretrained(start, **kind.head_settings()).save_pretrained(folder / "model")
+        tokenizer.save_pretrained(folder / "model")
+        facts.write(folder / "model")
+        return folder
+
+    return make
+
+
+def begun(chosen):
+    """A run that has built its model, before its first step."""
+    with contextlib.ExitStack() as held:
+        return trainer._Run(chosen, Processes.join(), held)
+
+
+NAMES = {"sentence": ["neg", "pos"], "pair": ["neg", "pos"], "token": ["B-LOC", "O"], "span": None, "choice": None}
+
+
+@pytest.mark.parametrize("task", KINDS)
+def test_another_head_is_left_and_its_encoder_taken_over(task, finetuned, settings, tmp_path, caplog):
+    sources = [(other, names, other == task) for other, names in NAMES.items()]
+    sources += [("sentence", ["a", "b", "c"], False), ("sentence", ["a", "b"], False), ("token", list("BIO"), False)]
+    for number, (other, names, keeps_head) in enumerate(sources):
+        source = finetuned(other, names)
+        caplog.clear()
+        with caplog.at_level("INFO", "paddle_nezha"):
+            run = begun(settings(task, model=str(source), output=str(tmp_path / f"{number}")))
+        was = checkpoints.model_arrays(source / "model")
+        now = {name: parameter.numpy() for name, parameter in run.model.state_dict().items()}
+        heads = [name for name in was if name.startswith("classifier.")]
+        assert len(heads) == 2 and all(np.array_equal(was[name], now[name]) for name in set(was) - set(heads))
+        assert np.array_equal(was["classifier.weight"], now["classifier.weight"]) == keeps_head, other
+        assert sum("its encoder is taken over, with a new head" in said for said in caplog.messages) == (not keeps_head)
+        assert run.model.config.num_labels == len(NAMES[task] or (0, 1)) and "a" not in run.model.config.label2id
+        run.model.save_pretrained(tmp_path / f"{number}" / "saved")
+
+
+def test_a_head_without_task_json_is_judged_by_its_config(finetuned, settings, tmp_path):
+    for number, (names, keeps_head) in enumerate(
+        [(["neg", "pos"], True), (["LABEL_0", "LABEL_1"], True), (["a", "b"], False), (["a", "b", "c"], False)]
+    ):
+        source = finetuned("sentence", names)
+        (source / "model" / "task.json").unlink()
+        run = begun(settings(model=str(source / "model"), output=str(tmp_path / f"{number}")))
+        was = checkpoints.model_arrays(source / "model")["classifier.weight"]
+        assert np.array_equal(was, run.model.classifier.weight.numpy()) == keeps_head
+
+
+def test_a_run_without_a_model_is_no_start(finetuned, settings, tmp_path):
+    seeds = tmp_path / "seeds"
+    for seed in (0, 1):
+        (seeds / f"seed-{seed}").mkdir(parents=True)
+        (seeds / f"seed-{seed}" / "run.json").write_text("{}", "utf-8")
+    with pytest.raises(ValueError, match=r"seeds holds a run, seed-0, that has left no model yet"):
+        finetune(settings(model=str(seeds)))
+    with pytest.raises(ValueError, match=r"seed-1 is a run that has left no model yet"):
+        finetune(settings(model=str(seeds / "seed-1")))
+    shutil.copytree(finetuned("sentence", ["neg", "pos"]), seeds / "seed-0", dirs_exist_ok=True)
+    with pytest.raises(ValueError, match=r"seeds holds several models: name one of seed-0 in it"):
+        finetune(settings(model=str(seeds)))
+
+
+def test_a_run_begins_from_the_model_of_another(finetuned, settings, tmp_path):
+    source = finetuned("pair", ["0", "1", "2"])
+    assert finetune(settings(epochs=1, model=str(source))).epochs == 1
+    assert (
+        main(["finetune", *flags(settings(epochs=1, model=str(tmp_path / "run"), output=str(tmp_path / "next")))]) == 0
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", r"task\.json is no JSON"),
+        ("[]", r"task\.json must hold an object, but holds a list"),
+        ('{"task": "span", "names": null}', r"task\.json lacks max_length, stride, max_answer_length"),
+        (
+            '{"max_length": 8, "stride": 8, "max_answer_length": 8, "name": 1}',
+            "lacks task, names and has the unknown name",
+        ),
+    ],
+)
+def test_task_json_is_whole(content, message, tmp_path):
+    (tmp_path / "task.json").write_text(content, "utf-8")
+    with pytest.raises(ValueError, match=message + r".*\. Copy it back"):
+        Facts.read(tmp_path)
 
 
 # ---- how a batch is cut
@@ -407,6 +570,61 @@ def test_several_seeds(settings, tmp_path, capsys):
     assert main(["compare", str(tmp_path / "run"), str(tmp_path / "run")]) == 0
 
 
+def test_several_seeds_want_a_folder_of_their_own(settings, tmp_path, capsys):
+    single, many = tmp_path / "run" / "result.json", tmp_path / "many" / "result.json"
+    finetune(settings(epochs=1))
+    before = single.read_bytes()
+    assert main(["finetune", *flags(settings(epochs=1, learning_rate=1e-3)), "--seeds", "2"]) == 2
+    assert "holds a single run" in capsys.readouterr().err and single.read_bytes() == before
+    assert main(["finetune", *flags(settings(epochs=1, output=str(tmp_path / "many"))), "--seeds", "1"]) == 0
+    before = many.read_bytes()
+    other = settings(epochs=1, learning_rate=1e-3, seed=1, output=str(tmp_path / "many"))
+    assert main(["finetune", *flags(other), "--seeds", "2"]) == 2
+    assert "seed-0: learning_rate was 0.002 and is 0.001" in capsys.readouterr().err and many.read_bytes() == before
+    for name in ("model", "result.json", "metrics.jsonl"):  # as a run leaves it that stopped before its first step
+        path = tmp_path / "many" / "seed-0" / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    assert main(["finetune", *flags(other), "--seeds", "1"]) == 0
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "notes.txt").write_text("mine", "utf-8")
+    assert main(["finetune", *flags(settings(output=str(tmp_path / "other"))), "--seeds", "2"]) == 2
+    assert "no seed of a run" in capsys.readouterr().err
+    assert [file.name for file in (tmp_path / "other").iterdir()] == ["notes.txt"]
+
+
+@pytest.mark.parametrize("count", ["0", "-1", "two", "1.5"])
+def test_at_least_one_seed_is_trained(count, settings, tmp_path, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(["finetune", *flags(settings()), f"--seeds={count}"])
+    assert stopped.value.code == 2
+    assert f"--seeds: expected a whole number of 1 or more, got '{count}'" in capsys.readouterr().err
+
+
+RIGHT = {"seed": 0, "dev": {"accuracy": 1.0}, "best_epoch": 1, "epochs": 2, "predictions": "dev.predictions.jsonl"}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('{"task": "sentence", "me', "JSONDecodeError"),
+        ("[]", "TypeError"),
+        ({"seeds": [RIGHT, RIGHT]}, "too many values"),
+        ({"seeds": [{**RIGHT, "seed": 7}]}, "'accuracy', 0, False.*'accuracy', 7, False"),
+        ({"seeds": [{**RIGHT, "test": {"accuracy": 1.0}}]}, "0, False.*0, True"),
+        ({"seeds": [{**RIGHT, "dev": [1.0]}]}, "AttributeError"),
+        ({"seeds": [RIGHT], "metric": "mcc"}, "'mcc'"),
+    ],
+)
+def test_a_result_is_of_this_run_and_whole(content, message, settings, tmp_path):
+    file = tmp_path / "result.json"
+    whole = {"task": "sentence", "metric": "accuracy", "seeds": [RIGHT]}
+    file.write_text(json.dumps(whole), "utf-8")
+    assert read_result(tmp_path, settings()).dev == {"accuracy": 1.0}
+    file.write_text(content if isinstance(content, str) else json.dumps({**whole, **content}), "utf-8")
+    with pytest.raises(ValueError, match=rf"(?s)result\.json is .*{message}.*or remove it: the same command then"):
+        read_result(tmp_path, settings())
+
+
 # ---- what is refused, before anything is trained
 
 
@@ -427,6 +645,61 @@ def test_bad_training_files(content, message, settings, tmp_path, capsys):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        (
+            "token",
+            "李 PER\n好 O\n\n王 PER\n好 O\n",
+            r"token\.train:1: expected tags .*token 1 .* has 'PER'.*LETTER-TYPE",
+        ),
+        ("token", "他 O\n\n好 O\n李 B_PER\n", r"token\.train:3: expected tags .*token 2 .* has 'B_PER'"),
+        ("token", '{"tokens": ["李", "好"], "tags": ["n", "v"]}', r"token\.train:1: .* has 'n'"),
+        ("token", '{"tokens": ["李", "好"], "tags": ["O", ""]}', r"token\.train:1: expected a tag for each token"),
+        (
+            "sentence",
+            "label\ttext\n" + "".join(f"{number / 7}\t好{number}\n" for number in range(8)),
+            r"sentence\.train:3: expected classes as labels, got 8 different numbers in 8 examples.*--columns '",
+        ),
+    ],
+)
+def test_labels_that_no_class_is_made_of(name, content, message, settings, tmp_path, capsys):
+    (tmp_path / f"{name}.train").write_text(content, "utf-8")
+    assert main(["finetune", *flags(settings(name)), *(["--layout", "conll"] if "\n\n" in content else [])]) == 2
+    assert re.search(message, capsys.readouterr().err)
+    assert not (tmp_path / "run").exists()
+
+
+def test_ratings_are_classes(settings, tmp_path):
+    """Numbers that are not whole, and few: no measures."""
+    file = tmp_path / "sentence.train"
+    file.write_text("label\ttext\n" + "".join(f"{number % 4 / 2}\t好{number}\n" for number in range(9)), "utf-8")
+    assert class_names("sentence", list(read("sentence", file))) == ["0.0", "0.5", "1.0", "1.5"]
+
+
+def test_what_the_files_were_taken_for_is_told(settings, tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr("paddle_nezha.training.finetuning.trainer._Run._build", lambda run: sys.exit("enough"))
+    train = tmp_path / "pair.train"
+    train.write_text(
+        "id\tpremise\thypo\tlabel\n" + "".join(f"{i}\t好{i // 2}\t坏\t{i % 2}\n" for i in range(5)), "utf-8"
+    )
+    (tmp_path / "pair.dev").write_text(train.read_text("utf-8") + '5\t \t坏\t-\n6\t"天"\t \t1\n', "utf-8")
+    (tmp_path / "pair.test").write_text(
+        "premise\thypo\tlabel\n" + "".join(f"好{i // 2}\t坏\t{i % 2}\n" for i in range(5)), "utf-8"
+    )
+    with caplog.at_level("INFO", "paddle_nezha"), pytest.raises(SystemExit, match="enough"):
+        finetune(settings("pair", test=str(tmp_path / "pair.test")))
+    said = "\n".join(caplog.messages)
+    taken = "layout tsv, names in line 1; text from premise, pair from hypo, label from label; not used: id\n"
+    assert f"train: {train}: {taken}  labels: 0 3, 1 2\n  texts that an earlier line has too, with another" in said
+    dev = tmp_path / "pair.dev"
+    assert f"dev: {dev}: {taken}  labels: 0 3, 1 3\n" in said
+    assert f'pairs labelled "-" (no majority), dropped: 1 ({dev}:7)' in said and "cells in quotes" in said
+    assert f"empty texts, kept: 1 ({dev}:8)" in said
+    warned = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert warned == ["test has the examples of train: its scores say nothing of other texts."]
+
+
 def test_an_unknown_label_in_dev(settings, tmp_path, capsys):
     chosen = settings()
     with (tmp_path / "sentence.dev").open("a", encoding="utf-8") as file:
@@ -441,12 +714,28 @@ def test_settings_that_cannot_be(settings):
     for changes, message in (
         ({"metric": "bleu"}, "metric must be accuracy or macro_f1 or mcc"),
         ({"epochs": 0}, "epochs must be above 0"),
+        ({"learning_rate": float("inf")}, "learning_rate must be above 0 and finite, but is inf"),
+        ({"weight_decay": float("inf")}, "weight_decay must be 0 or more and finite, but is inf"),
         ({"warmup_ratio": 2.0}, "warmup_ratio must be from 0 to 1"),
         ({"class_weights": "some"}, "class_weights must be none or balanced"),
         ({"max_length": 2}, "max_length must be at least 8"),
+        ({"task": "span", "class_weights": "balanced"}, "a span task has no classes to balance"),
+        ({"task": "choice", "class_weights": "balanced"}, "a choice task has no classes to balance"),
     ):
         with pytest.raises(ValueError, match=message):
             settings(**changes)
+
+
+def test_help_lists_the_layouts_and_a_broken_file_is_told_what_fine_tuning_has(settings, tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        main(["finetune", "--help"])
+    told = " ".join(capsys.readouterr().out.split())
+    assert "tsv, tsv-quoted, csv, jsonl, json, conll, two-file, squad, cmrc, c3" in told
+    assert "a folder with source.txt and target.txt" in told
+    (tmp_path / "broken.yaml").write_text("- 1", "utf-8")
+    assert main(["finetune", "sentence", "--config", str(tmp_path / "broken.yaml")]) == 2
+    shown = re.search("lines such as `(.*): .*`", capsys.readouterr().err)
+    assert shown.group(1) in FinetuneSettings.__dataclass_fields__
 
 
 def test_presets_are_huaweis():
@@ -454,6 +743,14 @@ def test_presets_are_huaweis():
     assert (PRESETS["ner"]["max_length"], PRESETS["ner"]["batch_size"], PRESETS["ner"]["epochs"]) == (256, 16, 10)
     assert (PRESETS["cmrc"]["max_length"], PRESETS["cmrc"]["stride"], PRESETS["cmrc"]["batch_size"]) == (512, 128, 4)
     assert PRESETS["chnsenti"]["epochs"] == 10 and PRESETS["chnsenti"]["batch_size"] == 16
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
+def test_a_model_that_cannot_be_used_leaves_no_folder(name, start, settings, tmp_path):
+    shutil.copytree(start, tmp_path / "bad")
+    (tmp_path / "bad" / name).write_bytes((start / name).read_bytes()[:100])
+    assert main(["finetune", *flags(settings(model=str(tmp_path / "bad")))]) != 0
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_preset_for_another_task(settings, capsys):

@@ -530,7 +530,7 @@ def test_settings_from_a_file_and_flags(settings, tmp_path, capsys, monkeypatch)
         ("warmup_steps: 9", r"warmup_steps \(9\) must not be above steps \(2\)"),
         ("mask_probability: 2", "mask_probability must be a number from 0 to 1"),
         ("model: x\nconfig: {hidden_size: 2}", "Give model, .* or config"),
-        ("- 1", "must hold lines such as `steps: 1000`"),
+        ("- 1", "must hold lines such as `batch_size: 32`"),
         ("a: [", "is no YAML file"),
     ],
 )

@@ -75,6 +75,8 @@ def choice_records(rows: "Iterable[Row]", file: str) -> "Iterator[ChoiceRecord]"
 def _index(answer: Any, choices: "list[str]") -> Optional[int]:
     if isinstance(answer, str):
         return choices.index(answer) if answer in choices else None
+    if isinstance(answer, float) and answer.is_integer():  # as programs write it beside an empty cell
+        answer = int(answer)
     is_index = isinstance(answer, int) and not isinstance(answer, bool)
     return answer if is_index and 0 <= answer < len(choices) else None
 

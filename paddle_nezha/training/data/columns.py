@@ -1,5 +1,6 @@
 """Which column or key of a table holds what: by names that corpora use, by the user's word, or by content."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Optional, Union
@@ -138,6 +139,12 @@ def table_of_cells(
         places = _completed(known_names(first, task), first, task)
         _refuse_what_does_not_fit(places, first, task, where)
         return Table(task, places, tuple(first), len(first))
+    if len(first) > 1 and all(map(is_quoted, first)):
+        raise DataError(
+            f"{where}: {_list(first)} are in quotes, as a spreadsheet writes them. Say --layout tsv-quoted (layout= in "
+            "Python), which takes the quotes off; or, if they belong to the texts, say which is which: "
+            f"{_advice(task or 'sentence', places=True)}."
+        )
     width = _usual_width(rows)
     cells = [cells for _, cells in rows if len(cells) == width]
     label = _label_place(cells)
@@ -147,7 +154,7 @@ def table_of_cells(
     if len(texts) != len(wanted):
         raise DataError(
             f"{where}: expected {' and '.join(wanted)}, with or without a label, but cannot tell them among {width} "
-            f"columns without a known header: {_list(first)}. Say which: columns={_advice(task, width)}"
+            f"columns without a known header: {_list(first)}. Say which: {_advice(task, places=True)}."
         )
     if label is not None:
         _refuse_header(cells, label, task, where)
@@ -189,12 +196,12 @@ def _refuse_what_does_not_fit(places: "Mapping[str, int]", names: "Sequence[str]
     if lacking:
         raise DataError(
             f"{where}: expected {' and '.join(lacking)} for the {task} task, got the names {_list(names)}. Say which "
-            f"one it is: columns={_advice(task)}, or name the task that the file is for."
+            f"one it is: {_advice(task)}, or name the task that the file is for."
         )
     if task == "sentence" and "pair" in known_names(names, "pair"):
         raise DataError(
             f"{where}: expected one text for the sentence task, got two in {_list(names)}. Use the pair task, or say "
-            f"which text to take: columns={_advice(task)}"
+            f"which text to take: {_advice(task)}."
         )
 
 
@@ -226,12 +233,17 @@ def _refuse_header(rows: "Sequence[Sequence[str]]", label: int, task: str, where
     unlike = others and not is_number(first[label]) and all(is_number(other) for other in others)
     unseen = len(rows) > _ROWS_THAT_TELL and len(others) <= _FEW_LABELS and first[label].strip() not in others
     if (unlike or unseen) and all(len(cell) <= _SHORT for cell in first):
-        named = [f'"text": {first[0 if label else 1]!r}', f'"label": {first[label]!r}']
+        named = {"text": first[0 if label else 1], "label": first[label]}
         raise DataError(
             f"{where}: {_list(first)} looks like a header whose names are not known: no other line has the label "
-            f"{first[label]!r}. Name the columns, as in columns={{{', '.join(named)}}}; or, if it is an example, say "
-            f"where they stand: columns={_advice(task, len(first))}"
+            f"{first[label]!r}. Name the columns, as in {_flag(named)}; or, if it is an example, say where they stand: "
+            f"{_advice(task, places=True)}."
         )
+
+
+def is_quoted(cell: str) -> bool:
+    """Whether a cell of a TSV file is what a spreadsheet makes of a text."""
+    return len(cell) > 1 and cell[0] == cell[-1] == '"'
 
 
 def is_number(text: str) -> bool:
@@ -242,10 +254,16 @@ def is_number(text: str) -> bool:
         return False
 
 
-def _advice(task: str, width: Optional[int] = None) -> str:
-    roles = ROLES[task]
-    shown = [f'"{role}": {place if width else "NAME"}' for place, role in enumerate(roles) if role != "id"]
-    return "{" + ", ".join(shown) + "}"
+def _advice(task: str, places: bool = False) -> str:
+    roles = [role for role in ROLES[task] if role != "id"]
+    shown = ", ".join(f"{role}: {place if places else 'NAME'}" for place, role in enumerate(roles))
+    return f"--columns '{{{shown}}}' (columns= in Python)"
+
+
+def _flag(names: "Mapping[str, str]") -> str:
+    """Columns by names that may hold anything."""
+    shown = ", ".join(f"{role}: {json.dumps(name, ensure_ascii=False)}" for role, name in names.items())
+    return f"--columns '{{{shown}}}' (columns= in Python)"
 
 
 def _list(names: "Sequence[str]") -> str:

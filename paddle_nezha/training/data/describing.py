@@ -9,7 +9,7 @@ from typing import Optional
 from paddle_nezha.training.data.columns import Columns, is_number
 from paddle_nezha.training.data.labels import KnownLabels, in_order, split_labels
 from paddle_nezha.training.data.notes import Notes
-from paddle_nezha.training.data.readers import Paths, checked, labels_of, open_records, texts_of
+from paddle_nezha.training.data.readers import Opened, Paths, checked, labels_of, open_records, texts_of
 from paddle_nezha.training.data.records import ChoiceRecord, Record, SpanRecord, TextRecord, TokenRecord
 
 EMPTY = "empty texts, kept"
@@ -19,6 +19,7 @@ LONG = "examples longer than {:,} {}"
 UNBEGUN = "tags that go on with an entity that none begins (IOB1 begins its entities so)"
 UNANSWERED = "questions without an answer"
 UNLABELLED = "questions that do not say which choice is right"
+SAME_CHOICES = "questions with the same choice twice"
 _INSIDE = "IMEL"  # prefixes of tags that follow another
 _MOST_LABELS = 20
 
@@ -50,21 +51,31 @@ class Description:
     notes: "tuple[str, ...]"
 
     def __str__(self) -> str:
-        header = ", names in line 1" if self.header else ""
-        told = [f"{self.file}: layout {self.layout}{header}, read for the {self.task} task"]
-        if self.columns:
-            told.append(", ".join(f"{role} from {name}" for role, name in self.columns.items()))
-        if self.unused:
-            told.append(f"not used: {', '.join(self.unused)}")
+        told = [f"{self._layout()}, read for the {self.task} task", *self._columns()]
         middle, most, longest = self.lengths
         length = f"median {middle:,.0f}, 95 % up to {most:,}, longest {longest:,}"
         told.append(f"{self.records:,} examples; {_unit(self.task)}: {length}")
+        return "\n  ".join([*told, *self._labels(), *self.notes])
+
+    def brief(self) -> str:
+        """What it was taken for, in a line; the labels, in another; and a line for each note."""
+        taken = "; ".join([self._layout(), *self._columns()])
+        return "\n  ".join([taken, *self._labels(), *self.notes])
+
+    def _layout(self) -> str:
+        return f"{self.file}: layout {self.layout}{', names in line 1' if self.header else ''}"
+
+    def _columns(self) -> "list[str]":
+        used = ", ".join(f"{role} from {name}" for role, name in self.columns.items())
+        return [*([used] if used else ()), *([f"not used: {', '.join(self.unused)}"] if self.unused else ())]
+
+    def _labels(self) -> "list[str]":
+        if self.task == "span":
+            return []
         counted = [f"{name} {count:,}" for name, count in list(self.labels.items())[:_MOST_LABELS]]
         if len(self.labels) > _MOST_LABELS:
             counted.append(f"and {len(self.labels) - _MOST_LABELS:,} more")
-        if self.task != "span":
-            told.append(f"labels: {', '.join(counted) or 'none'}")
-        return "\n  ".join([*told, *self.notes])
+        return [f"labels: {', '.join(counted) or 'none'}"]
 
 
 def describe(
@@ -88,31 +99,70 @@ def describe(
         DataError: as `readers.read`.
     """
     known, notes = KnownLabels(labels, separator), Notes()
-    opened = open_records(path, task, layout, columns, known, notes)
-    seen: "dict[int, int]" = {}
-    found: "Counter[str]" = Counter()
-    lengths = []
-    for record in checked(opened, known):
-        found.update(_counted(record, separator))
-        lengths.append(_length(record))
-        if lengths[-1] > longest:
-            notes.add(LONG.format(longest, _unit(opened.task)), record.file, record.line)
-        _note(record, seen, notes)
-    names = in_order(found)
-    lengths.sort()
-    table = opened.table
-    return Description(
-        file=opened.file,
-        layout=opened.layout,
-        task=opened.task,
-        columns=table.named() if table else {},
-        header=table is not None and table.header is not None and table.width is not None,
-        unused=tuple(name for name in (table.header or ()) if name not in table.named().values()) if table else (),
-        records=len(lengths),
-        labels={name: found[name] for name in names},
-        lengths=(median(lengths), lengths[(95 * len(lengths) - 1) // 100], lengths[-1]),
-        notes=(*notes.sentences(), *_of_labels(opened.task, names)),
-    )
+    survey = _Survey(open_records(path, task, layout, columns, known, notes), notes, separator, longest)
+    for record in checked(survey.opened, known):
+        survey.add(record)
+    return survey.description()
+
+
+def read_described(
+    path: Paths,
+    task: str,
+    layout: Optional[str] = None,
+    columns: "Optional[Columns]" = None,
+    labels: "Optional[Iterable[str]]" = None,
+) -> "tuple[list[Record], Description]":
+    """All records of a file, and what `describe` says of it; how long they are is left to their features.
+
+    Raises:
+        DataError: as `readers.read`.
+    """
+    known, notes = KnownLabels(labels, None), Notes()
+    survey = _Survey(open_records(path, task, layout, columns, known, notes), notes, None, None)
+    records = []
+    for record in checked(survey.opened, known):
+        survey.add(record)
+        records.append(record)
+    return records, survey.description()
+
+
+class _Survey:
+    """Counts what a description tells, a record at a time.
+
+    Args:
+        opened: the file; `notes` those of its reader.
+        longest: characters, or tokens, beyond which an example is noted as long; None notes none.
+    """
+
+    def __init__(self, opened: Opened, notes: Notes, separator: Optional[str], longest: Optional[int]) -> None:
+        self.opened, self._notes, self._separator, self._longest = opened, notes, separator, longest
+        self._seen: "dict[int, int]" = {}
+        self._found: "Counter[str]" = Counter()
+        self._lengths: "list[int]" = []
+
+    def add(self, record: Record) -> None:
+        self._found.update(_counted(record, self._separator))
+        length = _length(record)
+        self._lengths.append(length)
+        if self._longest is not None and length > self._longest:
+            self._notes.add(LONG.format(self._longest, _unit(self.opened.task)), record.file, record.line)
+        _note(record, self._seen, self._notes)
+
+    def description(self) -> Description:
+        opened, table, lengths = self.opened, self.opened.table, sorted(self._lengths)
+        names = in_order(self._found)
+        return Description(
+            file=opened.file,
+            layout=opened.layout,
+            task=opened.task,
+            columns=table.named() if table else {},
+            header=table is not None and table.header is not None and table.width is not None,
+            unused=tuple(name for name in (table.header or ()) if name not in table.named().values()) if table else (),
+            records=len(lengths),
+            labels={name: self._found[name] for name in names},
+            lengths=(median(lengths), lengths[(95 * len(lengths) - 1) // 100], lengths[-1]),
+            notes=(*self._notes.sentences(), *_of_labels(opened.task, names)),
+        )
 
 
 def _counted(record: Record, separator: Optional[str]) -> "Iterable[str]":
@@ -137,17 +187,20 @@ def _note(record: Record, seen: "dict[int, int]", notes: Notes) -> None:
         seen: hash of the texts to the hash of the labels, of the records before.
     """
     file, line = record.file, record.line
+    at = record.id if isinstance(record, (SpanRecord, ChoiceRecord)) and record.id != str(line) else ""
     texts = tuple(texts_of(record))
     if not isinstance(record, TokenRecord) and not all(text.strip() for text in texts):
-        notes.add(EMPTY, file, line)
+        notes.add(EMPTY, file, line, at)
     if isinstance(record, SpanRecord):
         label = hash(record.answers)
         if not record.answers:
-            notes.add(UNANSWERED, file, line)
+            notes.add(UNANSWERED, file, line, at)
     elif isinstance(record, ChoiceRecord):
         label = hash(record.label)
         if record.label is None:
-            notes.add(UNLABELLED, file, line)
+            notes.add(UNLABELLED, file, line, at)
+        if len(set(record.choices)) < len(record.choices):
+            notes.add(SAME_CHOICES, file, line, at)
     else:
         label = hash(tuple(labels_of(record)))
         if isinstance(record, TokenRecord):
@@ -155,7 +208,7 @@ def _note(record: Record, seen: "dict[int, int]", notes: Notes) -> None:
                 notes.add(UNBEGUN, file, line)
     key = hash(texts)
     if key in seen:
-        notes.add(DUPLICATE if seen[key] == label else CONTRADICTED, file, line)
+        notes.add(DUPLICATE if seen[key] == label else CONTRADICTED, file, line, at)
     seen.setdefault(key, label)
 
 

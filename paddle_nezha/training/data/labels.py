@@ -4,7 +4,7 @@ A label is a text, a number too. An example with several labels has them joined 
 ("体育|足球" with the separator "|"); the record's label stays that text, and `split_labels` takes it apart.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Optional
 
 from paddle_nezha.training.data.columns import is_number
@@ -53,6 +53,12 @@ def label_names(records: "Iterable[Record]", *, separator: Optional[str] = None)
             "Say which column holds the label, or add examples of other classes."
         )
     return in_order(names)
+
+
+def measures(names: "Sequence[str]", examples: int) -> bool:
+    """Whether labels are what regression learns rather than classes: numbers, not all whole, and hardly one twice."""
+    numbers = all(map(is_number, names)) and not all(float(name).is_integer() for name in names)
+    return numbers and len(names) > examples / 2
 
 
 class KnownLabels:

@@ -12,11 +12,15 @@ class Notes:
         self.counts: "dict[str, int]" = {}
         self.places: "dict[str, list[str]]" = {}
 
-    def add(self, what: str, file: PathLike, line: int) -> None:
+    def add(self, what: str, file: PathLike, line: int, at: str = "") -> None:
+        """
+        Args:
+            at: which part of the line, of files that may be one line.
+        """
         self.counts[what] = self.counts.get(what, 0) + 1
         places = self.places.setdefault(what, [])
         if len(places) < _PLACES:
-            places.append(f"{file}:{line}")
+            places.append(f"{file}:{line} ({at})" if at else f"{file}:{line}")
 
     def sentences(self) -> "list[str]":
         """One for each kind: "empty texts: 12 (dev.tsv:3, dev.tsv:8, dev.tsv:9, ...)"."""

@@ -25,13 +25,14 @@ def read_squad(document: Document, notes: Notes) -> "Iterator[SpanRecord]":
     Raises:
         DataError: an entry that is not so.
     """
+    seen: "set[str]" = set()
     articles = _entries(document, document.content, "data", "$")
     for a, article in enumerate(articles):
         for p, paragraph in enumerate(_entries(document, article, "paragraphs", f"data[{a}]")):
             at = f"data[{a}].paragraphs[{p}]"
             context = _text(document, paragraph, "context", at)
             for q, question in enumerate(_entries(document, paragraph, "qas", at)):
-                yield _record(document, question, ("id", "question"), context, f"{at}.qas[{q}]", notes)
+                yield _record(document, question, ("id", "question"), context, f"{at}.qas[{q}]", notes, seen)
 
 
 def read_cmrc(document: Document, notes: Notes) -> "Iterator[SpanRecord]":
@@ -40,28 +41,44 @@ def read_cmrc(document: Document, notes: Notes) -> "Iterator[SpanRecord]":
     Raises:
         DataError: an entry that is not so.
     """
+    seen: "set[str]" = set()
     for p, paragraph in enumerate(document.content):
         at = f"[{p}]"
         context = _text(document, paragraph, "context_text", at)
         for q, question in enumerate(_entries(document, paragraph, "qas", at)):
-            yield _record(document, question, ("query_id", "query_text"), context, f"{at}.qas[{q}]", notes)
+            yield _record(document, question, ("query_id", "query_text"), context, f"{at}.qas[{q}]", notes, seen)
 
 
 def _record(
-    document: Document, entry: Any, names: "tuple[str, str]", context: str, at: str, notes: Notes
+    document: Document, entry: Any, names: "tuple[str, str]", context: str, at: str, notes: Notes, seen: "set[str]"
 ) -> SpanRecord:
+    """
+    Args:
+        names: the keys of id and question.
+        seen: the ids of the questions before.
+    """
     question = _text(document, entry, names[1], at)
     line = document.line_of(question)
     given = entry.get("answers")
     if given is None or entry.get("is_impossible") is True:
         given = []
-    answers = _answers(given, context, document.file, line, notes)
+    answers = _answers(given, context, document.file, line, notes, at)
     if answers is None:
         raise document.refuse(f"{at}.answers", "a list of texts, each with its answer_start", given)
-    return SpanRecord(str(entry.get(names[0], at)), question, context, answers, document.file, line)
+    identity = str(entry.get(names[0], at))
+    _note_same_id(identity, seen, notes, document.file, line, at)
+    return SpanRecord(identity, question, context, answers, document.file, line)
 
 
-def _answers(given: Any, context: str, file: str, line: int, notes: Notes) -> "Optional[tuple[tuple[int, str], ...]]":
+def _note_same_id(identity: str, seen: "set[str]", notes: Notes, file: str, line: int, at: str = "") -> None:
+    if identity in seen:
+        notes.add(SAME_ID, file, line, at)
+    seen.add(identity)
+
+
+def _answers(
+    given: Any, context: str, file: str, line: int, notes: Notes, at: str = ""
+) -> "Optional[tuple[tuple[int, str], ...]]":
     """(start, text) of each answer; None where `given` is something else."""
     if isinstance(given, dict):  # as in {"text": [...], "answer_start": [...]}
         texts, starts = given.get("text"), given.get("answer_start")
@@ -80,10 +97,10 @@ def _answers(given: Any, context: str, file: str, line: int, notes: Notes) -> "O
         if not isinstance(text, str) or not isinstance(start, int):
             return None
         if not text:
-            notes.add(WITHOUT_TEXT, file, line)
+            notes.add(WITHOUT_TEXT, file, line, at)
             continue
         if start < 0 or context[start : start + len(text)] != text:
-            notes.add(OFF if text in context else NOWHERE, file, line)
+            notes.add(OFF if text in context else NOWHERE, file, line, at)
         answers.append((start, text))
     return tuple(answers)
 
@@ -94,6 +111,7 @@ def span_records(rows: "Iterable[Row]", file: str, notes: Notes) -> "Iterator[Sp
     Raises:
         DataError: something else in their place.
     """
+    seen: "set[str]" = set()
     for line, row in rows:
         where = f"{file}:{line}"
         context, question = (text_of(row[role], role, where) for role in ("context", "question"))
@@ -103,8 +121,9 @@ def span_records(rows: "Iterable[Row]", file: str, notes: Notes) -> "Iterator[Sp
             raise DataError(
                 f"{where}: expected answers with text and answer_start, got {shortened(str(given))}. Mend the line."
             )
-        identity = row.get("id")
-        yield SpanRecord(str(line if identity is None else identity), question, context, answers, file, line)
+        identity = str(line if row.get("id") is None else row["id"])
+        _note_same_id(identity, seen, notes, file, line)
+        yield SpanRecord(identity, question, context, answers, file, line)
 
 
 def _entries(document: Document, entry: Any, name: str, at: str) -> "list[Any]":

@@ -278,7 +278,11 @@ def _layout_of_document(content: Any, file: str) -> str:
 def _refuse_other_document(layout: str, content: Any, file: str) -> None:
     if not _DOCUMENTS[layout](content):
         fitting = [name for name, fits in _DOCUMENTS.items() if fits(content)]
-        remedy = f"Say layout={fitting[0]!r}." if fitting else "Say another layout, or give another file."
+        remedy = (
+            f"Say --layout {fitting[0]} (layout= in Python)."
+            if fitting
+            else "Say another layout, or give another file."
+        )
         raise DataError(f"{file}:1: expected the layout {layout!r}, got another JSON document. {remedy}")
 
 

@@ -7,10 +7,11 @@ that a text has ("tsv" of one column).
 
 import csv
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Optional
 
-from paddle_nezha.training.data.columns import Table
+from paddle_nezha.training.data.columns import Table, is_quoted
 from paddle_nezha.training.data.labels import KnownLabels
 from paddle_nezha.training.data.lines import TextFile, shortened
 from paddle_nezha.training.data.notes import Notes
@@ -19,7 +20,7 @@ from paddle_nezha.training.data.records import DataError, TextRecord
 Row = tuple[int, Mapping[str, Any]]
 
 BLANK = "blank lines, passed over"
-QUOTED = 'cells in quotes, kept as they are (layout="tsv-quoted" takes the quotes off)'
+QUOTED = "cells in quotes, kept as they are (--layout tsv-quoted, in Python layout=, takes the quotes off)"
 NO_MAJORITY = 'pairs labelled "-" (no majority), dropped'
 RENAMED = '"contradictory" read as "contradiction"'
 
@@ -51,7 +52,7 @@ def split_cells(lines: "Iterable[tuple[int, str]]", layout: str, file: str) -> "
             raise DataError(
                 f"{file}:{begins}: the quotes of the row that begins here do not add up (line {last}: {error}). Double "
                 "a quote inside a quoted cell, or, if quotes are characters like any other, use a TSV file and "
-                'layout="tsv".'
+                "--layout tsv (layout= in Python)."
             ) from None
         if cells is None:
             return
@@ -81,9 +82,20 @@ def rows_of_cells(file: TextFile, layout: str, table: Table, notes: Notes) -> "I
             continue
         if len(cells) != table.width:
             raise _wrong_width(f"{file.name}:{line}", cells, layout, table)
-        if layout == "tsv" and any(len(cell) > 1 and cell[0] == cell[-1] == '"' for cell in cells):
+        if layout == "tsv" and any(map(is_quoted, cells)):
+            _refuse_quoted_label(cells, table, f"{file.name}:{line}")
             notes.add(QUOTED, file.name, line)
         yield line, {role: cells[place] for role, place in table.places.items()}  # type: ignore[index]
+
+
+def _refuse_quoted_label(cells: "Sequence[str]", table: Table, where: str) -> None:
+    """Quotes may belong to a text, but to no label."""
+    label = table.places.get("label")
+    if label is not None and is_quoted(cells[int(label)]):
+        raise DataError(
+            f"{where}: expected a label, got one in quotes: {cells[int(label)]}. Say --layout tsv-quoted (layout= in "
+            "Python), which takes the quotes off."
+        )
 
 
 def _wrong_width(where: str, cells: "Sequence[str]", layout: str, table: Table) -> DataError:
@@ -132,14 +144,16 @@ def objects_of_lines(
 
 
 def text_of(value: Any, role: str, where: str) -> str:
-    """A text, or a number as a text.
+    """A text, or a number as a text; 1.0, as programs write a whole number beside an empty cell, is 1.
 
     Raises:
-        DataError: anything else, and nothing.
+        DataError: anything else, and nothing, such as NaN.
     """
     if isinstance(value, str):
         return value
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
+    if isinstance(value, float) and math.isfinite(value):
+        return str(int(value) if value.is_integer() else value)
+    if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     got = "nothing" if value is None else shortened(json.dumps(value, ensure_ascii=False))
     raise DataError(f"{where}: expected a text under {role!r}, got {got}. Mend or remove the line.")
@@ -182,12 +196,13 @@ def _label_text(value: Any, column: str, where: str) -> str:
         return str(value).lower()
     if isinstance(value, list):
         raise DataError(
-            f"{where}: expected one label under {column!r}, got a list. Join several labels by a character that none "
-            'of them holds, and name it: separator="|".'
+            f"{where}: expected one label under {column!r}, got a list. Give each example one label. (In Python "
+            "several, joined by a character that none of them holds, can be read with separator=.)"
         )
-    if value is None:
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        got = "nothing" if value is None else json.dumps(value)
         raise DataError(
-            f"{where}: expected a label under {column!r}, as other lines have, got nothing. Add it, or remove the line."
+            f"{where}: expected a label under {column!r}, as other lines have, got {got}. Add it, or remove the line."
         )
     label = text_of(value, column, where).strip()
     if not label:

@@ -109,7 +109,7 @@ def _places(columns: "Optional[Columns]", width: int, file: str) -> "dict[str, i
         if isinstance(place, str) or not -width <= place < width:
             raise DataError(
                 f"{file}:1: columns takes {role} from {place!r}, but CoNLL columns have no names and there are "
-                f'{width}. Give places, as in columns={{"tokens": 0, "labels": -1}}.'
+                f"{width}. Give places, as in --columns '{{tokens: 0, labels: -1}}' (columns= in Python)."
             )
     return {role: int(place) % width for role, place in columns.items()}
 
@@ -186,6 +186,8 @@ def token_records(rows: "Iterable[Row]", file: str, notes: Notes) -> "Iterator[T
             raise DataError(f"{where}: expected a list of tokens, or a text, got {_shown(tokens)}. Mend the line.")
         if "labels" in row and not is_texts(labels):
             raise DataError(f"{where}: expected a list of tags by name, got {_shown(labels)}. Write tags as texts.")
+        if labels is not None and not all(label.strip() for label in labels):
+            raise DataError(f"{where}: expected a tag for each token, got an empty one. Add it.")
         if labels is not None and len(tokens) != len(labels):
             raise DataError(f"{where}: {len(tokens)} tokens, but {len(labels)} tags. Mend or remove the line.")
         if not tokens:

@@ -136,7 +136,7 @@ class _Answer:
         self.is_lost = True
         report.lost_answers += 1
         if len(report.lost_at) < _LOST_SHOWN:
-            report.lost_at.append(f"{record.file}, line {record.line}")
+            report.lost_at.append(f"{record.file}, line {record.line} ({record.id})")
 
     def positions(self, begin: int, end: int, first: int, is_divided: bool) -> "tuple[int, int]":
         """Of the window of the context's tokens begin .. end - 1, which stand at position `first`."""

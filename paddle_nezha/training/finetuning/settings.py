@@ -1,7 +1,10 @@
 """What a fine-tuning is told, and the presets of Huawei's scripts."""
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, Optional
+
+from paddle_nezha.training.data.readers import LAYOUTS
 
 _OF_CLASSES = ("accuracy", "macro_f1", "mcc")
 # What may decide which epoch was the best; the first does, unless told otherwise.
@@ -13,6 +16,7 @@ METRICS = {
     "choice": _OF_CLASSES,
 }
 TASKS = tuple(METRICS)
+_WITHOUT_CLASSES = ("span", "choice")
 # What may differ between a run and its continuation: none of it changes a number that is computed.
 FREE = ("checkpoint_every", "keep_checkpoints", "log_every", "curves", "predict_tokens")
 # Lengths, batches, rates and epochs of Huawei's scripts for its Chinese models.
@@ -39,11 +43,18 @@ class FinetuneSettings:
 
     task: str = field(metadata={"help": "sentence, pair, token, span or choice"})
     model: str = field(metadata={"help": "the checkpoint to begin from: a folder or a published name"})
-    train: str = field(metadata={"help": "the file to learn from", "metavar": "FILE"})
+    train: str = field(
+        metadata={
+            "help": "the file to learn from; token: or a folder with source.txt and target.txt (characters, tags)",
+            "metavar": "FILE",
+        }
+    )
     dev: str = field(metadata={"help": "the file that says which epoch was the best", "metavar": "FILE"})
     output: str = field(metadata={"help": "the folder of the run; a run that is there goes on", "metavar": "DIR"})
     test: Optional[str] = _setting(None, "a file that is judged once, at the end", metavar="FILE")
-    layout: Optional[str] = _setting(None, "how the files are laid out (told from their content)")
+    layout: Optional[str] = _setting(
+        None, f"how the files are laid out: {', '.join(LAYOUTS)} (told from their content)"
+    )
     columns: Optional[dict] = _setting(None, "which columns or keys hold what, such as {text: review, label: stars}")
     seed: int = _setting(0, "what every draw follows from: the new head, order, dropout")
     max_length: int = _setting(128, "tokens of an example, special ones included")
@@ -92,11 +103,11 @@ class FinetuneSettings:
             "max_answer_length",
         ):
             value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise ValueError(f"{name} must be above 0, but is {value}.")
+            if value is not None and not 0 < value < math.inf:
+                raise ValueError(f"{name} must be above 0 and finite, but is {value}.")
         for name in ("seed", "weight_decay", "adversarial"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"{name} must be 0 or more, but is {getattr(self, name)}.")
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must be 0 or more and finite, but is {getattr(self, name)}.")
         if not 0 <= self.warmup_ratio <= 1:
             raise ValueError(f"warmup_ratio must be from 0 to 1, but is {self.warmup_ratio}.")
         if self.best_by not in METRICS[self.task]:
@@ -110,6 +121,8 @@ class FinetuneSettings:
         }.items():
             if getattr(self, name) not in words:
                 raise ValueError(f"{name} must be {' or '.join(words)}, but is {getattr(self, name)!r}.")
+        if self.class_weights != "none" and self.task in _WITHOUT_CLASSES:
+            raise ValueError(f"class_weights: a {self.task} task has no classes to balance; leave it out.")
 
     @property
     def best_by(self) -> str:

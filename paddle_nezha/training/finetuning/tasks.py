@@ -1,8 +1,8 @@
 """What differs between the tasks: how files are read, what a head answers, and what a person reads of its answers."""
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Optional
 
@@ -13,12 +13,15 @@ from paddle_nezha._files import write_json
 from paddle_nezha._paddle import Tensor
 from paddle_nezha.training import collators, features
 from paddle_nezha.training.data import readers
+from paddle_nezha.training.data.labels import measures
+from paddle_nezha.training.data.records import DataError, TokenRecord
 from paddle_nezha.training.finetuning.objective import SpanObjective, TaskObjective, TokenObjective
 from paddle_nezha.training.finetuning.settings import METRICS
 from paddle_nezha.training.finetuning.tallies import ClassTally, EntityTally, SpanTally, Tally
-from paddle_nezha.training.scoring.entities import find_entities, joined
+from paddle_nezha.training.scoring.entities import find_entities, is_tag, joined
 
 FILE = "task.json"
+_RESTORE = "Copy it back from the model that fine-tuning left."
 
 
 @dataclass(frozen=True)
@@ -47,14 +50,23 @@ class Facts:
         """
         file = Path(folder) / FILE
         try:
-            return cls(**json.loads(file.read_text(encoding="utf-8")))
+            content = json.loads(file.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise ValueError(
                 f"{folder} has no {FILE}, so it is no fine-tuned model of `paddle-nezha finetune`: give the folder "
                 "`model` of its run."
             ) from None
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"{file} cannot be read: {error}") from None
+        except ValueError as error:
+            raise ValueError(f"{file} is no JSON ({error}). {_RESTORE}") from None
+        if not isinstance(content, dict):
+            raise ValueError(f"{file} must hold an object, but holds a {type(content).__name__}. {_RESTORE}")
+        names = [item.name for item in fields(cls)]
+        missing, unknown = [name for name in names if name not in content], [key for key in content if key not in names]
+        if missing or unknown:
+            parts = [("lacks", missing), ("has the unknown", unknown)]
+            told = " and ".join(f"{verb} {', '.join(keys)}" for verb, keys in parts if keys)
+            raise ValueError(f"{file} {told}. {_RESTORE}")
+        return cls(**content)
 
 
 class Task:
@@ -78,11 +90,12 @@ class Task:
         return self.facts.names or []
 
     def head_settings(self) -> "dict[str, Any]":
-        """What the head's config must hold."""
+        """What the head's config must hold; of a task without classes no name of those that a checkpoint had."""
+        names = self.names or ["LABEL_0", "LABEL_1"]
         return {
-            "num_labels": len(self.names),
-            "id2label": dict(enumerate(self.names)),
-            "label2id": {name: number for number, name in enumerate(self.names)},
+            "num_labels": len(names),
+            "id2label": dict(enumerate(names)),
+            "label2id": {name: number for number, name in enumerate(names)},
         }
 
     def features(self, records: "Sequence[Any]") -> "tuple[list[dict[str, Any]], features.FeatureReport]":
@@ -210,9 +223,6 @@ class SpanTask(Task):
     objective = SpanObjective
     has_names = False
 
-    def head_settings(self) -> "dict[str, Any]":
-        return {}
-
     def features(self, records: "Sequence[Any]") -> "tuple[list[dict[str, Any]], features.FeatureReport]":
         return features.span_features(
             records,
@@ -260,9 +270,6 @@ class ChoiceTask(Task):
     head = heads.NeZhaForMultipleChoice
     has_names = False
 
-    def head_settings(self) -> "dict[str, Any]":
-        return {}
-
     def features(self, records: "Sequence[Any]") -> "tuple[list[dict[str, Any]], features.FeatureReport]":
         return features.choice_features(records, self.tokenizer, max_length=self.facts.max_length)
 
@@ -304,16 +311,40 @@ KINDS: "dict[str, type[Task]]" = {
 assert set(KINDS) == set(METRICS)
 
 
-def read_records(
-    task: str, path: str, layout: Optional[str], columns: "Optional[dict[str, Any]]", names: "Optional[Iterable[str]]"
-) -> "list[Any]":
-    """All records of a file; `names` are the classes a model knows."""
-    return list(readers.read(task, path, layout=layout, columns=columns, labels=names))
-
-
 def class_names(task: str, records: "Sequence[Any]") -> "Optional[list[str]]":
-    """The classes that records are labelled with; None where the task has none."""
-    return readers.label_names(records) if KINDS[task].has_names else None
+    """The classes that records to learn from are labelled with; None where the task has none.
+
+    Raises:
+        DataError: fewer than two; tags in which there are no entities; numbers that are no classes.
+    """
+    if not KINDS[task].has_names:
+        return None
+    names = readers.label_names(records)
+    if task == "token":
+        _check_tags(records)
+    elif measures(names, len(records)):
+        odd = next(record for record in records if not float(record.label).is_integer())
+        raise DataError(
+            f"{odd.file}:{odd.line}: expected classes as labels, got {len(names):,} different numbers in "
+            f"{len(records):,} examples, not all of them whole, such as {odd.label}. Fine-tuning learns classes and "
+            "no measures: write a class for each range of them, or say which column holds the label "
+            "(--columns '{text: NAME, label: NAME}')."
+        )
+    return names
+
+
+def _check_tags(records: "Sequence[TokenRecord]") -> None:
+    good: "set[str]" = set()
+    for record in records:
+        for place, tag in enumerate(record.labels or (), 1):
+            if tag not in good and not is_tag(tag):
+                raise DataError(
+                    f"{record.file}:{record.line}: expected tags of entities, such as O, B-PER and I-PER, but token "
+                    f"{place} of the sentence that begins here has {tag!r}. Spell tags LETTER-TYPE (a class for each "
+                    "word, such as its part of speech: S-NOUN), or say which column holds them "
+                    "(--columns '{tokens: 0, labels: -1}')."
+                )
+            good.add(tag)
 
 
 def _entities(tokens: "Sequence[str]", tags: "list[str]") -> "list[dict[str, Any]]":

@@ -7,7 +7,7 @@ import json
 import logging
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional
@@ -16,20 +16,27 @@ import numpy as np
 
 from paddle_nezha._files import replaced, write_json
 from paddle_nezha._paddle import paddle
+from paddle_nezha.checkpoint import CheckpointError, head_of_class, open_checkpoint
+from paddle_nezha.config import NeZhaConfig
 from paddle_nezha.hub import resolve
+from paddle_nezha.layers import linear
 from paddle_nezha.tokenizer import NeZhaTokenizer
 from paddle_nezha.training import checkpoints, runs
+from paddle_nezha.training.data.describing import Description, read_described
 from paddle_nezha.training.engine import Engine, Precision
 from paddle_nezha.training.finetuning.predicting import answers
 from paddle_nezha.training.finetuning.settings import FREE, FinetuneSettings
-from paddle_nezha.training.finetuning.tasks import KINDS, Facts, class_names, read_records
+from paddle_nezha.training.finetuning.tasks import FILE as TASK_FILE
+from paddle_nezha.training.finetuning.tasks import KINDS, Facts, class_names
 from paddle_nezha.training.optimization import make_optimizer, trained_parameters
 from paddle_nezha.training.processes import Processes
+from paddle_nezha.training.run_folders import model_in
 from paddle_nezha.training.sampling import LengthBatchSampler, feature_lengths
 from paddle_nezha.training.schedule import Schedule
 
 RESULT = "result.json"
 _BEST = "best-epoch-{:03}"
+_HEADS_OF_TASKS = frozenset(head_of_class(kind.head.__name__) for kind in KINDS.values())
 
 logger = logging.getLogger("paddle_nezha")
 
@@ -67,14 +74,85 @@ def finetune(settings: FinetuneSettings) -> Result:
         return _Run(runs.without_missing_amp(settings), Processes.join(), held).train()
 
 
+def finetune_seeds(settings: FinetuneSettings, count: int) -> "list[Result]":
+    """`finetune` with `count` seeds from `settings.seed` on, each in a folder `seed-N` of the output, and a
+    `result.json` over all of them.
+
+    Returns:
+        Of each seed, in their order. One that a signal stopped is the last, and there is no `result.json` then.
+
+    Raises:
+        ValueError (DataError): as `finetune`; an output that holds something else than such seeds.
+    """
+    settings = runs.without_missing_amp(settings)
+    folder = Path(settings.output)
+    _check_seeds_folder(folder, settings)
+    results: "list[Result]" = []
+    for seed in range(settings.seed, settings.seed + count):
+        results.append(finetune(dataclasses.replace(settings, seed=seed, output=str(folder / f"seed-{seed}"))))
+        if results[-1].signal is not None:
+            return results
+    _write_result(folder, results, [f"seed-{result.seed}/" for result in results])
+    return results
+
+
+def _misfits_in_the_head_alone(error: CheckpointError) -> bool:
+    account = error.account
+    if account is None or account.missing or account.unexpected or account.not_finite or account.conflicts:
+        return False
+    return all(name.startswith("classifier.") for name in account.misshaped)
+
+
+def _check_seeds_folder(folder: Path, settings: FinetuneSettings) -> None:
+    """
+    Raises:
+        ValueError: the folder holds a single run, seeds of other settings, or files that are no run.
+    """
+    if (folder / runs.RUN_FILE).exists():
+        raise ValueError(
+            f"{folder} holds a single run, whose {RESULT} several seeds would overwrite: give another --output, or "
+            "leave --seeds out to go on with that run."
+        )
+    if not folder.exists() or not any(folder.iterdir()):
+        return
+    if not any(folder.glob("seed-*")):
+        raise ValueError(f"{folder} holds files, but no seed of a run: give an empty folder as --output.")
+    mine = dataclasses.asdict(settings)
+    for path in sorted(folder.glob(f"seed-*/{runs.RUN_FILE}")):
+        if not any((path.parent / name).exists() for name in (runs.CHECKPOINTS, runs.MODEL_FOLDER)):
+            continue  # it has come to nothing yet
+        theirs = _settings_in(path)
+        differ = [
+            f"{name} was {theirs[name]!r} and is {value!r}"
+            for name, value in mine.items()
+            if name in theirs and name not in (*FREE, "output", "seed") and theirs[name] != value
+        ]
+        if differ:
+            raise ValueError(
+                f"{folder} holds seeds of another run ({path.parent.name}: {'; '.join(differ)}): give what it was "
+                "given, or another --output."
+            )
+
+
+def _settings_in(run_file: Path) -> "dict[str, Any]":
+    """Those of a run; none where the file is damaged, which the run itself will say."""
+    try:
+        return dict(json.loads(run_file.read_text(encoding="utf-8"))["settings"])
+    except (ValueError, TypeError, KeyError):
+        return {}
+
+
 class _Run:
     """A run from its files to its result."""
 
     def __init__(self, settings: FinetuneSettings, processes: Processes, held: contextlib.ExitStack):
         self.settings, self.processes = settings, processes
         self.folder = Path(settings.output)
-        self.source = Path(resolve(settings.model))
+        self.source = model_in(resolve(settings.model))
+        self.model: Any = None
         self._read()
+        if not (self.folder / runs.RUN_FILE).exists():
+            self._build()  # before anything is written: what cannot be built leaves no folder
         mine = {
             "kind": "finetuning",
             "settings": dataclasses.asdict(settings),
@@ -88,14 +166,18 @@ class _Run:
     def _read(self) -> None:
         """Reads and checks every file before anything is made."""
         settings = self.settings
-        place = (settings.layout, settings.columns)
-        learnt = read_records(settings.task, settings.train, *place, None)
+        place = (settings.task, settings.layout, settings.columns)
+        learnt, told = read_described(settings.train, *place)
+        self._tell("train", told)
         names = class_names(settings.task, learnt)
         self.records = {"train": learnt}
         for split in ("dev", "test"):
             file = getattr(settings, split)
             if file is not None:
-                self.records[split] = read_records(settings.task, file, *place, names)
+                self.records[split], told = read_described(file, *place, names)
+                self._tell(split, told)
+                if self.processes.is_first and _contents(self.records[split]) == _contents(learnt):
+                    logger.warning("%s has the examples of train: its scores say nothing of other texts.", split)
         for split, records in self.records.items():
             bare = next((record for record in records if _label(record) is None), None)
             if bare is not None:
@@ -111,6 +193,10 @@ class _Run:
             if self.processes.is_first:
                 logger.info("%s: %s", split, report)
 
+    def _tell(self, split: str, told: Description) -> None:
+        if self.processes.is_first:
+            logger.info("%s: %s", split, told.brief())
+
     def _digest(self) -> str:
         """Of what is learnt and judged, as features."""
         told = hashlib.sha256()
@@ -122,13 +208,11 @@ class _Run:
     def _build(self) -> None:
         settings, task = self.settings, self.task
         paddle.seed(settings.seed)
-        self.model = task.head.from_pretrained(self.source, train=True, **task.head_settings())
+        self.model = self._pretrained()
         runs.check_length(self.model.config, settings.max_length)
         self.model.nezha.encoder.enable_recompute = settings.recompute
         weights = None
         if settings.class_weights == "balanced":
-            if not task.has_names:
-                raise ValueError(f"class_weights: a {settings.task} task has no classes to balance; leave it out.")
             counts = np.maximum(task.class_counts(self.features["train"]), 1)
             weights = counts.sum() / (len(counts) * counts)
         self.objective = task.objective(self.model, weights, settings.adversarial)
@@ -162,21 +246,79 @@ class _Run:
         self.steps_per_epoch = len(self.sampler.batches(0))
         total = self.steps_per_epoch * settings.epochs
         self.schedule = Schedule(settings.learning_rate, total, int(total * settings.warmup_ratio))
-        if self.saved is not None:
-            runs.restore(self.saved, self.model, self.engine)
+
+    def _pretrained(self) -> Any:
+        """The source with the head of this task: its own if that answers the same question, else a new one."""
+        head, settings = self.task.head, self.task.head_settings()
+        try:
+            model = head.from_pretrained(self.source, train=True, **settings)
+        except CheckpointError as error:
+            if not _misfits_in_the_head_alone(error):
+                raise
+            model = head.from_pretrained(self.source, train=True, ignore_mismatched_sizes=True, **settings)
+        else:
+            if not self._is_other_head():
+                return model
+            model.classifier = linear(model.config, *model.classifier.weight.shape)
+        if self.processes.is_first:
+            logger.info(
+                "%s: its head is for another task or other classes: its encoder is taken over, with a new head.",
+                self.source,
+            )
+        return model
+
+    def _is_other_head(self) -> bool:
+        """Whether the source was fine-tuned for another task, or for other classes."""
+        mine = self.task.facts
+        if (self.source / TASK_FILE).exists():
+            theirs = Facts.read(self.source)
+            return (theirs.task, theirs.names) != (mine.task, mine.names)
+        config = NeZhaConfig.from_pretrained(self.source)
+        was = next(iter(config.architectures or ()), None)
+        kind = head_of_class(was) if was is not None else None
+        if kind not in _HEADS_OF_TASKS:
+            return False  # it has no head of ours, or does not say which
+        named = [name for _, name in sorted(config.id2label.items())]
+        plain = [f"LABEL_{number}" for number in range(len(named))]
+        has_other_names = mine.names is not None and named not in (mine.names, plain)
+        return has_other_names or kind != head_of_class(self.task.head.__name__)
+
+    def _check_best(self, done: int) -> None:
+        """
+        Raises:
+            ValueError: the best epoch's model, which the run needs at its end, is gone or damaged.
+        """
+        if not self.history:
+            return
+        best = self.folder / _BEST.format(self._best() + 1)
+        if not best.is_dir() and (done == self.steps_per_epoch * self.settings.epochs or self._is_over()):
+            best = self.folder / runs.MODEL_FOLDER  # it was moved there, and the run stopped before its result
+        try:
+            with open_checkpoint(best):
+                pass
+        except (ValueError, OSError) as error:
+            raise ValueError(
+                f"{best}, the model of the best epoch so far, cannot be used ({error}). Copy it back from a backup, or "
+                f"remove {self.folder / runs.CHECKPOINTS}: the same command then begins from the start."
+            ) from None
 
     # ---- running
 
     def train(self) -> Result:
         settings = self.settings
-        finished = read_result(self.folder, settings.seed)
+        finished = read_result(self.folder, settings)
         if finished is not None:
+            self._check_finished()
             return finished
-        self._build()
+        if self.model is None:
+            self._build()
         done = 0 if self.saved is None else self.saved.step
         # Of each epoch that was judged, its scores on dev.
         self.history: "list[dict[str, float]]" = [] if self.saved is None else self.saved.facts["history"]
         total = self.steps_per_epoch * settings.epochs
+        if self.saved is not None:
+            self._check_best(done)
+            runs.restore(self.saved, self.model, self.engine)
         with contextlib.ExitStack() as stack:
             log = stack.enter_context(runs.metrics_log(self.folder, done, settings.curves, self.processes))
             progress = stack.enter_context(runs.progress_bar(total, done, self.processes))
@@ -193,6 +335,24 @@ class _Run:
                 if stopped and done < total:
                     return self._result(None, stopping[0] if stopping else "a signal", {})
         return self._finish()
+
+    def _check_finished(self) -> None:
+        """
+        Raises:
+            ValueError: the model that the run left is gone, damaged, or of another run.
+        """
+        model = self.folder / runs.MODEL_FOLDER
+        try:
+            if Facts.read(model) != self.task.facts:
+                raise ValueError(f"its {TASK_FILE} is of another run")
+            NeZhaTokenizer.from_pretrained(model)
+            with open_checkpoint(model):
+                pass
+        except (ValueError, OSError) as error:
+            raise ValueError(
+                f"{self.folder} holds a finished run, but its model cannot be used ({error}). Copy {model} back from a "
+                f"backup, or remove {self.folder / RESULT}: the same command then trains the run anew."
+            ) from None
 
     def _batches(self, epoch: int, number: int) -> "list[dict[str, np.ndarray]]":
         """This process's micro-batches of a step."""
@@ -294,17 +454,16 @@ class _Run:
             signal=signal,
         )
         if model is not None and self.processes.is_first:
-            write_result(self.folder, [result])
+            _write_result(self.folder, [result], [""])
             shutil.rmtree(self.folder / runs.CHECKPOINTS, ignore_errors=True)  # as large as three models
         return result
 
 
-def write_result(folder: Path, results: "Sequence[Result]") -> None:
-    """`result.json` of a run, or of several runs with other seeds in folders `seed-N` inside it."""
-    several = len(results) > 1 or not (folder / runs.RUN_FILE).exists()
+def _write_result(folder: Path, results: "Sequence[Result]", places: "Sequence[str]") -> None:
+    """`result.json` of a run, or of several runs with other seeds; `places` are where their files are, as seen from
+    the folder: "seed-0/", or "" for the folder itself."""
     seeds = []
-    for result in results:
-        inside = f"seed-{result.seed}/" if several else ""
+    for result, inside in zip(results, places):
         last = "test" if result.test is not None else "dev"
         seeds.append(
             {
@@ -320,28 +479,56 @@ def write_result(folder: Path, results: "Sequence[Result]") -> None:
     write_json(folder / RESULT, content)
 
 
-def read_result(folder: Path, seed: int) -> Optional[Result]:
-    """What `write_result` wrote of a finished run with this seed; None where it is not finished."""
-    if not (folder / RESULT).exists():
+def read_result(folder: Path, settings: FinetuneSettings) -> Optional[Result]:
+    """What the run in the folder wrote when it was finished; None where it is not.
+
+    Raises:
+        ValueError: the file is damaged, or of another run.
+    """
+    path = folder / RESULT
+    if not path.exists():
         return None
-    content = json.loads((folder / RESULT).read_text(encoding="utf-8"))
-    found = next(one for one in content["seeds"] if one["seed"] == seed)
-    return Result(
-        task=content["task"],
-        metric=content["metric"],
-        seed=seed,
-        model=folder / runs.MODEL_FOLDER,
-        dev=found["dev"],
-        test=found.get("test"),
-        best_epoch=found["best_epoch"],
-        epochs=found["epochs"],
-        signal=None,
-    )
+    remedy = "Copy it back from a backup, or remove it: the same command then trains the run anew."
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        (found,) = content["seeds"]
+        result = Result(
+            task=content["task"],
+            metric=content["metric"],
+            seed=found["seed"],
+            model=folder / runs.MODEL_FOLDER,
+            dev=_numbers(found["dev"]),
+            test=None if found.get("test") is None else _numbers(found["test"]),
+            best_epoch=int(found["best_epoch"]),
+            epochs=int(found["epochs"]),
+            signal=None,
+        )
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ValueError(
+            f"{path} is not what a run writes at its end ({type(error).__name__}: {error}). {remedy}"
+        ) from None
+    expected = (settings.task, settings.best_by, settings.seed, settings.test is not None)
+    got = (result.task, result.metric, result.seed, result.test is not None)
+    if expected != got:
+        raise ValueError(
+            f"{path} is of another run: expected task, metric, seed and whether there is a test to be {expected}, but "
+            f"got {got}. {remedy}"
+        )
+    return result
+
+
+def _numbers(scores: "Mapping[str, Any]") -> "dict[str, float]":
+    return {name: float(value) for name, value in scores.items()}
 
 
 def write_rows(file: Path, rows: "Sequence[dict[str, Any]]") -> None:
     with replaced(file) as path, open(path, "w", encoding="utf-8") as opened:
         opened.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+
+def _contents(records: "Sequence[Any]") -> "list[tuple[Any, ...]]":
+    """What records hold, wherever they stand."""
+    return [tuple(vars(record).values())[:-2] for record in records]  # but for file and line
 
 
 def _label(record: Any) -> Any:

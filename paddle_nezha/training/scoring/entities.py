@@ -60,6 +60,14 @@ class WrongEntity:
     prediction_text: str
 
 
+def is_tag(text: str) -> bool:
+    """Whether it is a tag that entities can be found in: O, or a letter of a scheme and mostly a type (B-PER)."""
+    letter, dash, kind = text.partition("-")
+    if letter == "O":
+        return not dash
+    return _LETTERS.get(letter, letter) in ("B", "I", "E", "S") and bool(dash) == bool(kind)
+
+
 def detect_scheme(labels: "Tags") -> str:
     """BIO, IOB1 or BIOES: the one that correct tags follow. Without a sign of another it is BIO.
 
@@ -267,14 +275,13 @@ def _all_normal(tags: "Tags") -> "list[list[str]]":
 
 
 def _normal(tag: str, column: int, row: int) -> str:
-    letter, dash, kind = tag.partition("-")
-    letter = _LETTERS.get(letter, letter)
-    if letter not in ("O", "B", "I", "E", "S") or (letter == "O" and dash) or bool(dash) != bool(kind):
+    if not is_tag(tag):
         raise ValueError(
             f"Expected a tag such as O, B-PER or I-PER, but token {column} of row {row} has {tag!r}: is that the "
             "column of the tags, and are they spelled LETTER-TYPE?"
         )
-    return letter + dash + kind
+    letter, dash, kind = tag.partition("-")
+    return _LETTERS.get(letter, letter) + dash + kind
 
 
 def _check_letters(rows: "list[list[str]]", scheme: str) -> None:

@@ -135,3 +135,9 @@ def test_many_labels_are_cut_in_words_alone(write):
     found = describe(write("a.tsv", "label\ttext\n" + "".join(f"{place}\t一{place}\n" for place in range(30))))
     assert len(found.labels) == 30
     assert "and 10 more" in str(found)
+
+
+def test_the_same_choice_twice_is_noted(write):
+    entry = [["一段文章。"], [{"question": "说了什么？", "choice": ["好", "坏", "好"], "answer": "坏"}], "9"]
+    path = write("a.json", json.dumps([entry]))
+    assert describe(path).notes == (f"questions with the same choice twice: 1 ({path}:1 (9-0))",)

@@ -207,12 +207,33 @@ def test_entries_that_are_no_c3_are_refused_with_their_place(write, change, told
         list(read("choice", write("c3.json", dumped(changed(C3, change), indent=1))))
 
 
+def test_notes_name_the_part_of_a_document(write):
+    content = copy.deepcopy(SQUAD)
+    questions = content["data"][0]["paragraphs"][0]["qas"]
+    questions.append({**questions[0], "answers": [{"text": "中国", "answer_start": 0}]})
+    path, notes = write("dev.json", dumped(content)), Notes()
+    list(read("span", path, notes=notes))
+    assert notes.sentences() == [
+        f"answers that do not stand at their start: 1 ({path}:1 (data[0].paragraphs[0].qas[1]))",
+        f"answers that do not stand in their text at all: 1 ({path}:1 (data[0].paragraphs[0].qas[3]))",
+        f"questions whose id an earlier one has: 1 ({path}:1 (data[0].paragraphs[0].qas[3]))",
+    ]
+
+
+def test_rows_with_one_id_are_noted(write):
+    row = {"context": CONTEXT, "question": "何时？", "answers": [], "id": 7}
+    path, notes = write("a.jsonl", dumped(row) + "\n" + dumped(row)), Notes()
+    assert [record.id for record in read("span", path, notes=notes)] == ["7", "7"]
+    assert notes.sentences() == [f"questions whose id an earlier one has: 1 ({path}:2)"]
+
+
 def test_rows_with_choices(write):
     row = {"context": "一段文章。", "question": "说了什么？", "choices": ["好", "坏"], "answer": "坏"}
     path = write("a.jsonl", dumped(row))
     assert list(read("choice", path)) == [ChoiceRecord("1", "一段文章。", "说了什么？", ("好", "坏"), 1, str(path), 1)]
-    (record,) = read("choice", write("a.jsonl", dumped({**row, "answer": 0})))
-    assert record.label == 0
-    for wrong in (2, -1, True, "中"):
+    for right in (0, 0.0):
+        (record,) = read("choice", write("a.jsonl", dumped({**row, "answer": right})))
+        assert record.label == 0 and type(record.label) is int
+    for wrong in (2, -1, True, "中", 0.5, float("nan")):
         with pytest.raises(DataError, match=r"a\.jsonl:1: expected the text of a choice, or its index from 0 to 1"):
             list(read("choice", write("a.jsonl", dumped({**row, "answer": wrong}))))

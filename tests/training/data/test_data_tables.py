@@ -124,9 +124,37 @@ def test_a_quoted_tsv_is_read_as_one_when_told_and_noted_when_not(write):
     assert rows("sentence", path, layout="tsv-quoted")[0] == ("1", '一"二', 2)
 
 
+@pytest.mark.parametrize("header", ['"label"\t"text"\n', '"category"\t"words"\n', ""])
+def test_quotes_are_no_part_of_a_label(write, header):
+    content = header + "".join(f'"{number % 2}"\t"很好的{number}"\n' for number in range(4))
+    path = write("a.tsv", content)
+    for columns in (None, {"text": 1, "label": 0}):
+        with pytest.raises(DataError, match=r"a\.tsv:1: .* in quotes.* Say --layout tsv-quoted"):
+            rows("sentence", path, columns=columns)
+    if not header:
+        plain = write("b.tsv", 'label\ttext\n1\t一\n"0"\t二\n')
+        with pytest.raises(DataError, match=r"b\.tsv:3: expected a label, got one in quotes: \"0\"\. Say --layout"):
+            rows("sentence", plain)
+    assert rows("sentence", path, layout="tsv-quoted", columns=columns)[-1][:2] == ("1", "很好的3")
+
+
+def test_nan_is_no_label_and_no_text(write):
+    for value in ("NaN", "Infinity", "-Infinity", "1e999"):
+        with pytest.raises(DataError, match=r"a\.jsonl:2: expected a label under 'label'.*(NaN|Infinity)\. Add it"):
+            rows("sentence", write("a.jsonl", f'{{"text": "好", "label": 1}}\n{{"text": "坏", "label": {value}}}'))
+        with pytest.raises(DataError, match=r"b\.jsonl:1: expected a text under 'text', got"):
+            rows("sentence", write("b.jsonl", f'{{"text": {value}, "label": 1}}'))
+
+
+def test_a_whole_number_is_one_label_however_it_is_written(write):
+    labels = ("1", "1.0", "-0.0", "1.5", '"1.0"')
+    path = write("a.jsonl", "\n".join(f'{{"text": "好", "label": {label}}}' for label in labels))
+    assert [row[0] for row in rows("sentence", path)] == ["1", "1", "0", "1.5", "1.0"]
+
+
 def test_quotes_that_do_not_add_up_are_refused_where_the_row_begins(write):
     path = write("a.csv", 'label,text\n1,好\n0,"坏\n1,好\n')
-    with pytest.raises(DataError, match=r'a\.csv:3: the quotes of the row .*layout="tsv"'):
+    with pytest.raises(DataError, match=r"a\.csv:3: the quotes of the row .*--layout tsv"):
         rows("sentence", path)
     long = write("b.csv", 'label,text\n1,好\n0,"坏\n' + "1,好\n" * 40_000)  # more than a cell may hold
     with pytest.raises(DataError, match=r"b\.csv:3: the quotes"):

@@ -84,7 +84,9 @@ def test_lines_that_do_not_fit_are_refused(write, content, told):
 
 @pytest.mark.parametrize("columns", [{"tokens": 0, "labels": 2}, {"tokens": "word"}])
 def test_columns_that_are_not_there_are_refused(write, columns):
-    with pytest.raises(DataError, match=r"a\.txt:1: columns takes .* there are 2\. Give places, as in columns=\{\"tok"):
+    with pytest.raises(
+        DataError, match=r"a\.txt:1: columns takes .* there are 2\. Give places, as in --columns '\{tok"
+    ):
         sentences(write("a.txt", "京 B-LOC\n"), columns=columns)
 
 

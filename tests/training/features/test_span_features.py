@@ -97,7 +97,7 @@ def test_lost_answers_are_counted_and_teach_nothing(tokenizer):
     features, report = make(tokenizer, *records)
     assert [labelled(f, "今天") for f in features] == ["ignored"] * 13 + ["今"]
     assert report.lost_answers == 13 and len(report.lost_at) == 10
-    assert report.lost_at[0] == "train.json, line 1" and "13 records have no answer that stands" in str(report)
+    assert report.lost_at[0] == "train.json, line 1 (q1)" and "13 records have no answer that stands" in str(report)
 
 
 def test_answers_at_the_edge_of_windows(tokenizer):
