@@ -525,7 +525,7 @@ def test_settings_from_a_file_and_flags(settings, tmp_path, capsys, monkeypatch)
         ("whole_word: perhaps", "whole_word must be true or false, but got 'perhaps'"),
         ("config: [1]", r"config must be a mapping, but got \[1\]"),
         ("optimizer: sgd", "optimizer must be lamb or adamw, but is 'sgd'"),
-        ("batch_size: 0", "batch_size must be above 0, but is 0"),
+        ("batch_size: 0", "batch_size must be above 0 and finite, but is 0"),
         ("beta2: 1", "beta2 must be at least 0 and below 1, but is 1"),
         ("warmup_steps: 9", r"warmup_steps \(9\) must not be above steps \(2\)"),
         ("mask_probability: 2", "mask_probability must be a number from 0 to 1"),

@@ -169,7 +169,7 @@ def _scores(runs: comparison.Runs, split: str) -> "dict[str, Score]":
     for name in metrics:
         values = runs.scores(split, name)
         if values is not None and all(map(math.isfinite, values)) and not (runs.task == "token" and name[:3] == "f1_"):
-            found[name] = Score(summarize(values), tuple(values))
+            found[name] = Score(summarize(values, comparison.possible(name)), tuple(values))
     first = [name for name in (runs.metric,) if name in found]
     return {name: found[name] for name in dict.fromkeys((*first, *found))}
 
