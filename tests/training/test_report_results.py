@@ -144,7 +144,8 @@ def test_seeds_have_mean_spread_and_interval_and_what_most_get_wrong_comes_first
     summary = one.scores["accuracy"].summary
     # 0.75, 0.5, 0.75: sd = sqrt(2 / 3 * 1 / 48) * sqrt(3 / 2) = 0.25 / sqrt 3; t of 2 degrees is 4.302653 for 95 %.
     assert math.isclose(summary.mean, 2 / 3) and math.isclose(summary.sd, 0.25 / math.sqrt(3))
-    assert math.isclose(summary.high - summary.mean, 4.302653 * summary.sd / math.sqrt(3), rel_tol=1e-6)
+    assert math.isclose(summary.mean - summary.low, 4.302653 * summary.sd / math.sqrt(3), rel_tol=1e-6)
+    assert summary.high == 1.0  # what an accuracy can be at most
     assert one.scores["accuracy"].seeds == (0.75, 0.5, 0.75)
     assert one.confusion.counts == ((3, 0), (4, 5))
     assert sum(each.count for each in one.calibration.bins) == 12
@@ -153,7 +154,7 @@ def test_seeds_have_mean_spread_and_interval_and_what_most_get_wrong_comes_first
         (1, 1, pytest.approx(0.99)),
     ]
     page = page_of(tmp_path / "runs")
-    assert cells(page, "Scores")[0] == ["Accuracy", "66.67", "14.43", "30.81 to 102.52", "75.00", "50.00", "75.00"]
+    assert cells(page, "Scores")[0] == ["Accuracy", "66.67", "14.43", "30.81 to 100.00", "75.00", "50.00", "75.00"]
     assert [row[-1] for row in cells(page, "Worst errors")] == ["3 of 3", "1 of 3"]
     assert page.count('name="split"') == 2
 
