@@ -1,12 +1,12 @@
 """What a fine-tuned model answers to: the examples of a file, or those that a caller hands over. Needs no Paddle."""
 
-import shutil
+import os
 import sys
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from pathlib import Path
 from typing import Any, Callable, Optional, Union
 
 from paddle_nezha._files import PathLike
@@ -14,7 +14,7 @@ from paddle_nezha.training.data import readers
 from paddle_nezha.training.data.choices import choice_records
 from paddle_nezha.training.data.columns import ROLES, Columns, Table
 from paddle_nezha.training.data.labels import KnownLabels
-from paddle_nezha.training.data.lines import SpooledFile, TextFile
+from paddle_nezha.training.data.lines import SpooledFile
 from paddle_nezha.training.data.notes import Notes
 from paddle_nezha.training.data.questions import span_records
 from paddle_nezha.training.data.records import (
@@ -27,7 +27,7 @@ from paddle_nezha.training.data.records import (
 )
 from paddle_nezha.training.data.tables import text_records
 
-from .lines import Account
+from .lines import Account, numbers_of, piped_in
 
 # What an example is made of when it is handed over.
 PARTS = {
@@ -37,6 +37,7 @@ PARTS = {
     "span": ("question", "context"),
     "choice": ("context", "question", "choices"),
 }
+_NO_TEXTS = ("tokens", "choices")
 _WITHOUT: "dict[type, dict[str, Any]]" = {
     TextRecord: {"label": None},
     TokenRecord: {"labels": None},
@@ -70,7 +71,8 @@ class RecordSource:
     """A file of examples, to be read as often as need be.
 
     Args:
-        path: the file, in any layout of `readers`; "-" is what is piped in, which can be read while it is `spooled`.
+        path: the file, or files, in any layout of `readers`; "-" is what is piped in, which can be read while it is
+            `spooled`.
         task: "sentence", "pair", "token", "span" or "choice".
         names: the classes that the model knows; None where the task has none.
         layout, columns: as for `readers.read`; None tells them from the content.
@@ -80,14 +82,15 @@ class RecordSource:
 
     def __init__(
         self,
-        path: PathLike,
+        path: "Union[PathLike, Sequence[PathLike]]",
         task: str,
         names: "Optional[Sequence[str]]" = None,
         *,
         layout: Optional[str] = None,
         columns: "Optional[Columns]" = None,
     ) -> None:
-        self._path: "Optional[Union[PathLike, TextFile]]" = None if str(path) == "-" else path
+        self._path: "Optional[Union[PathLike, Sequence[PathLike]]]" = None if str(path) == "-" else path
+        self._spooled: Optional[SpooledFile] = None
         self.name = "standard input" if self._path is None else str(path)
         self.task, self._names, self._layout, self._columns = task, names, layout, columns
         self.notes = Notes()
@@ -97,6 +100,15 @@ class RecordSource:
         """Nothing: the digest is one of the examples themselves."""
         return {}
 
+    @property
+    def files(self) -> "list[Any]":
+        """What is read; of a folder, or of several paths, all of them."""
+        if self._path is None:
+            return numbers_of(sys.stdin)
+        if not isinstance(self._path, (str, os.PathLike)):
+            return list(self._path)
+        return list(Path(self._path).iterdir()) if os.path.isdir(self._path) else [self._path]
+
     @contextmanager
     def spooled(self, folder: PathLike) -> Iterator[None]:
         """Within the block what is piped in can be read: it is kept on the disk of `folder`, in a file without a
@@ -104,11 +116,10 @@ class RecordSource:
         if self._path is not None:
             yield
             return
-        with tempfile.TemporaryFile(dir=folder) as file:
-            shutil.copyfileobj(sys.stdin.buffer, file, 1 << 20)
-            self._path = SpooledFile(file, self.name)
+        with piped_in(folder) as file:
+            self._spooled = SpooledFile(file, self.name)
             yield
-        self._path = None
+        self._spooled = None
 
     def read(self, account: Account) -> "Iterator[Example]":
         """Every example from the first on.
@@ -117,11 +128,12 @@ class RecordSource:
             DataError: the file is not what the task needs, or a label is none of the model's; file, line and remedy are
                 named.
         """
-        if self._path is None:
+        path = self._spooled if self._path is None else self._path
+        if path is None:
             raise ValueError("What is piped in must be spooled to be read.")
         self.notes = Notes()
         records = readers.read(
-            self.task, self._path, layout=self._layout, columns=self._columns, labels=self._names, notes=self.notes
+            self.task, path, layout=self._layout, columns=self._columns, labels=self._names, notes=self.notes
         )
         digest = sha256()
         for index, record in enumerate(records):
@@ -140,15 +152,18 @@ class RecordSource:
         return account
 
 
-def examples(task: str, items: "Sequence[Any]") -> "list[Example]":
-    """What a caller hands over, as examples: each a dict of the task's `PARTS`, a tuple of them, or the only one.
+def examples(task: str, items: Any) -> "list[Example]":
+    """What a caller hands over as a list, as examples: each a dict of the task's `PARTS`, a tuple of them, or the only
+    one.
 
     Raises:
-        ValueError (DataError): an item that is something else, named by its number from 1.
+        ValueError (DataError): no list; an item that is something else, named by its number from 1.
     """
-    if not items:
-        return []
+    if isinstance(items, bytes) or not isinstance(items, Iterable):
+        raise DataError(f"expected an example or a list of them, got {repr(items)[:60]}. Hand it over so.")
     rows = [(number, _parts(task, item, number)) for number, item in enumerate(items, 1)]
+    if not rows:
+        return []
     name = "the list"
     records: "Iterator[Record]"
     if task == "token":
@@ -171,6 +186,14 @@ def is_one(item: Any) -> bool:
 
 
 def _parts(task: str, item: Any, number: int) -> "dict[str, Any]":
+    parts = _named_parts(task, item, number)
+    for name, value in parts.items():
+        if name not in _NO_TEXTS and not isinstance(value, (str, int, float)):
+            raise DataError(f"item {number}: expected a text as {name}, got {repr(value)[:60]}. Hand it over so.")
+    return parts
+
+
+def _named_parts(task: str, item: Any, number: int) -> "dict[str, Any]":
     parts = PARTS[task]
     if isinstance(item, dict):
         lacking = [part for part in parts if part not in item]
