@@ -7,7 +7,6 @@ import json
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Optional
 
 from paddle_nezha._files import PathLike
@@ -15,7 +14,6 @@ from paddle_nezha.tokenizer import NeZhaTokenizer
 from paddle_nezha.training.finetuning.predicting import answers
 from paddle_nezha.training.finetuning.tasks import FILE, KINDS, Facts, Task
 from paddle_nezha.training.processes import Processes
-from paddle_nezha.training.runs import MODEL_FOLDER
 
 from . import models
 from .batches import TOKENS_PER_BATCH, windows
@@ -87,7 +85,7 @@ class Predictor:
         Raises:
             ValueError: it is no such folder, or of another task.
         """
-        folder = _finetuned(models.model_folder(model))
+        folder = models.model_folder(model)
         facts = Facts.read(folder)
         if facts.task not in KINDS:
             raise ValueError(f"{folder / FILE}: expected a task out of {', '.join(KINDS)}, but got {facts.task!r}.")
@@ -123,7 +121,7 @@ class Predictor:
             ValueError: an item that is no example of the task; its number is named.
         """
         one = is_one(items)
-        given = examples(self.task.facts.task, [items] if one else list(items))
+        given = examples(self.task.facts.task, [items] if one else items)
         rows = [row for window in windows(given, self.tokens_per_batch, characters) for row in self._rows(window)]
         return rows[0] if one else rows
 
@@ -219,17 +217,6 @@ class _Gathered:
     def restore(self, state: "dict[str, Any]") -> None:
         self.tally.restore(state["scored"])
         self.cut = state["cut"]
-
-
-def _finetuned(folder: Path) -> Path:
-    """The folder of the model: this one, or the one that a run keeps inside."""
-    inside = folder / MODEL_FOLDER
-    if (folder / FILE).exists() or not (inside / FILE).exists():
-        seeds = sorted(path.parents[1].name for path in folder.glob(f"*/{MODEL_FOLDER}/{FILE}"))
-        if seeds and not (folder / FILE).exists():
-            raise ValueError(f"{folder} holds several models: name one of {', '.join(seeds)} in it.")
-        return folder
-    return inside
 
 
 def _cells(row: "dict[str, Any]", columns: "Sequence[str]") -> str:

@@ -449,6 +449,10 @@ def test_folders_that_will_not_do_are_refused(folders, tmp_path):
         (tmp_path / f"seed-{seed}" / "model" / "task.json").write_text("{}")
     with pytest.raises(ValueError, match="holds several models: name one of seed-0, seed-1 in it"):
         paddle_nezha.pipeline("sentence", model=tmp_path)
+    (tmp_path / "stopped").mkdir()
+    (tmp_path / "stopped" / "run.json").write_text("{}")
+    with pytest.raises(ValueError, match="stopped is a run that has left no model yet: the command that began it goes"):
+        paddle_nezha.pipeline("sentence", model=tmp_path / "stopped")
     with pytest.raises(ValueError, match="n_best must be 0 or more, and is for span alone"):
         paddle_nezha.pipeline("pair", model=folders["pair"], n_best=3)
     with pytest.raises(ValueError, match="form must be one of jsonl, tsv"):
@@ -470,8 +474,13 @@ def test_facts_of_another_model_are_refused(folders, tmp_path):
 @pytest.mark.parametrize(
     ("task", "items", "message"),
     [
-        ("sentence", [3.5, None], "the list:2: expected a text under 'text', got nothing"),
+        ("sentence", [3.5, None], "item 2: expected a text as text, got None"),
+        ("sentence", [b"abc"], "item 1: expected a text as text, got b'abc'"),
+        ("pair", [("早", ["今"])], r"item 1: expected a text as pair, got \['今'\]"),
         ("sentence", ["早", "a\0"], "the list:2: expected text, got NUL"),
+        ("sentence", None, "expected an example or a list of them, got None"),
+        ("pair", 3, "expected an example or a list of them, got 3"),
+        ("sentence", b"abc", "expected an example or a list of them, got b'abc'"),
         (
             "sentence",
             {"txt": "早"},
