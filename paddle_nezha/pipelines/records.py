@@ -1,5 +1,6 @@
 """What a fine-tuned model answers to: the examples of a file, or those that a caller hands over. Needs no Paddle."""
 
+import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -37,6 +38,7 @@ PARTS = {
     "span": ("question", "context"),
     "choice": ("context", "question", "choices"),
 }
+_SHOWN = 20  # labels in a message
 _NO_TEXTS = ("tokens", "choices")
 _WITHOUT: "dict[type, dict[str, Any]]" = {
     TextRecord: {"label": None},
@@ -65,6 +67,32 @@ def characters(example: Example) -> int:
         shared = len(record.context) + len(record.question)
         return shared * len(record.choices) + sum(map(len, record.choices))
     return sum(map(len, readers.texts_of(record)))
+
+
+class _Labels(KnownLabels):
+    """Those that a model knows. It predicts without any, so a file that has others can leave its labels out."""
+
+    table: Optional[Table] = None
+
+    def _expected(self) -> str:
+        names = self._names or []
+        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        if self.table is None:
+            without = "give a file without labels"
+        else:
+            without = f"leave labels out, --columns '{_unlabelled(self.table)}' (columns=)"
+        return (
+            f"expected one of {', '.join(names[:_SHOWN])}{more}. Labels are for scores alone: {without}, or mend the "
+            "line."
+        )
+
+
+def _unlabelled(table: Table) -> str:
+    """The columns of a table but for its labels, as the command line takes them, and Python as a dict."""
+    names = table.places if table.header is None else table.named()
+    return json.dumps(
+        {role: name for role, name in names.items() if role not in ("label", "labels")}, ensure_ascii=False
+    )
 
 
 class RecordSource:
@@ -132,11 +160,14 @@ class RecordSource:
         if path is None:
             raise ValueError("What is piped in must be spooled to be read.")
         self.notes = Notes()
-        records = readers.read(
-            self.task, path, layout=self._layout, columns=self._columns, labels=self._names, notes=self.notes
-        )
+        known = _Labels(self._names, None)
+        if self.task == "token":
+            opened = readers.open_to_tag(path, self._layout, self._columns, known, self.notes)
+        else:
+            opened = readers.open_records(path, self.task, self._layout, self._columns, known, self.notes)
+        known.table = opened.table
         digest = sha256()
-        for index, record in enumerate(records):
+        for index, record in enumerate(readers.checked(opened, known)):
             *content, _, _ = vars(record).values()  # but for file and line
             digest.update(repr(content).encode())
             account.lines = index + 1

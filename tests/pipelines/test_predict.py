@@ -356,6 +356,50 @@ def test_what_has_no_label_is_answered_and_not_scored(call, folders, tmp_path):
     assert len(read_rows(tmp_path / "out.jsonl")) == 3
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("texts.txt", "今天早上\n下雨，了\n"),
+        ("texts.jsonl", '{"text": "今天早上"}\n{"text": "下雨，了"}\n'),
+        ("texts.csv", "text\n今天早上\n下雨，了\n"),
+    ],
+)
+def test_sentences_are_tagged_as_the_pipeline_tags_them(call, folders, tmp_path, name, content):
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    code, out, err = call(folders["token"], "--input", tmp_path / name, "--output", "-")
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert code == 0 and rows == paddle_nezha.pipeline(model=folders["token"])(["今天早上", "下雨，了"])
+    assert ("each taken for a sentence" in err) == (name == "texts.txt")
+
+
+def test_lines_of_sentences_or_of_tokens_are_told_and_can_be_forced(call, folders, tmp_path):
+    (tmp_path / "lines").write_text("今天\n早上好\n", encoding="utf-8")
+    for options, tokens in (((), [["今", "天"], ["早", "上", "好"]]), (("--layout", "conll"), [["今天", "早上好"]])):
+        code, out, err = call(folders["token"], "--input", tmp_path / "lines", "--output", "-", *options)
+        assert code == 0 and [json.loads(line)["tokens"] for line in out.splitlines()] == tokens
+        assert ("lines, each taken for a sentence of characters; --layout conll" in err) == (not options)
+
+
+@pytest.mark.parametrize(
+    ("task", "content", "columns"),
+    [
+        ("sentence", "label\ttext_a\n?\t今天\npos\t早上\n", '{"text": "text_a"}'),
+        ("sentence", "17\t今天早上\n18\t早上好\n", '{"text": 1}'),  # an id, taken for the label
+        ("pair", "17\t今天早上\t早上好\n18\t早上\t今天\n", '{"text": 1, "pair": 2}'),
+        ("pair", '{"text_a": "今", "text_b": "早", "label": "x"}\n' * 2, '{"text": "text_a", "pair": "text_b"}'),
+        ("token", "今 B-X\n\n天 O\n", '{"tokens": 0}'),
+    ],
+)
+def test_labels_that_are_none_of_the_models_can_be_left_out(call, folders, tmp_path, task, content, columns):
+    file = tmp_path / "rows"
+    file.write_text(content, encoding="utf-8")
+    code, _, err = call(folders[task], "--input", file, "--output", "-")
+    assert code == 2 and f"Labels are for scores alone: leave labels out, --columns '{columns}'" in err
+    assert "training file" not in err
+    code, out, _ = call(folders[task], "--input", file, "--output", "-", "--columns", columns)
+    assert code == 0 and len(out.splitlines()) == 2
+
+
 def test_columns_can_be_named(call, folders, tmp_path):
     file = tmp_path / "rows.jsonl"
     file.write_text('{"a": "今天", "b": "x"}\n{"a": "早上", "b": "y"}\n', encoding="utf-8")
