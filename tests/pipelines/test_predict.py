@@ -346,6 +346,20 @@ def test_scores_are_printed(call, folders, tmp_path):
     assert out == (tmp_path / "out.jsonl").read_text(encoding="utf-8") and shown in err
 
 
+def test_the_help_says_what_is_printed_and_in_which_order_probabilities_are(capsys):
+    with pytest.raises(SystemExit):
+        main(["predict", "--help"])
+    told = " ".join(capsys.readouterr().out.split())
+    assert "where there are labels, scores are printed" in told
+    assert "probabilities are in the order of names in the model's task.json" in told
+
+
+def test_probabilities_are_in_the_order_of_names_in_task_json(folders):
+    row = paddle_nezha.pipeline(model=folders["sentence"])("今天")
+    names = json.loads((folders["sentence"] / "model" / "task.json").read_text(encoding="utf-8"))["names"]
+    assert dict(zip(names, row["probabilities"]))[row["prediction"]] == row["confidence"] == max(row["probabilities"])
+
+
 def test_what_has_no_label_is_answered_and_not_scored(call, folders, tmp_path):
     rows = [{"context": "今", "question": "天", "choices": ["早", "上"], "label": label} for label in (0, None, 1)]
     file = tmp_path / "rows.jsonl"
