@@ -21,6 +21,7 @@ from .records import Example, RecordSource, characters, examples, is_one, unlabe
 from .running import Job, run_file, run_stream
 
 FORMS = ("jsonl", "tsv")
+_json = json.JSONEncoder(ensure_ascii=False).encode  # json.dumps makes an encoder at every call
 _COLUMNS = {
     "sentence": ("index", "label", "prediction", "confidence", "probabilities", "text"),
     "pair": ("index", "label", "prediction", "confidence", "probabilities", "text", "pair"),
@@ -50,7 +51,7 @@ class Predicted:
 class Predictor:
     """A row for each example, as fine-tuning writes them: a dict with `index`, `prediction` and, by the task, more.
 
-    sentence, pair  confidence, probabilities (in the order of `names`), text, pair
+    sentence, pair  confidence, probabilities (in the order of `names`, in task.json too), text, pair
     token           a tag for each token, entities (type, text, start, end), tokens
     span            id, question; n_best (text, start, end, score) on request
     choice          confidence; the prediction is the index of a choice and `answer` its text
@@ -160,7 +161,7 @@ class Predictor:
 
         def answer(window: "list[Example]") -> bytes:
             rows = self._rows(window, gathered)
-            lines = [json.dumps(row, ensure_ascii=False) if columns is None else _cells(row, columns) for row in rows]
+            lines = [_json(row) if columns is None else _cells(row, columns) for row in rows]
             return "".join(line + "\n" for line in lines).encode("utf-8", "backslashreplace")  # lone surrogates: \ud800
 
         job = Job(
@@ -225,7 +226,7 @@ def _cells(row: "dict[str, Any]", columns: "Sequence[str]") -> str:
 
 def _cell(value: Any) -> str:
     if not isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False)
+        return _json(value)
     return value.translate(_BLANKS)
 
 
