@@ -237,16 +237,16 @@ def piped_in(folder: PathLike) -> "Iterator[IO[bytes]]":
     """Within the block what is piped in stands in a file without a name, on the disk of `folder`.
 
     Raises:
-        OSError: the disk cannot hold it.
+        OSError: the disk is full; the folder is named.
     """
     file = tempfile.TemporaryFile(dir=folder)
     try:
         try:
             shutil.copyfileobj(sys.stdin.buffer, file, 1 << 20)
             file.flush()
-        except OSError as error:  # it names no file
-            reason = error.strerror or error
-            raise OSError(f"{folder} cannot hold what is piped in ({reason}): make room, or name a file.") from None
+        except OSError as error:  # of a full disk it names no file
+            error.filename = error.filename or str(folder)
+            raise
         yield file
     finally:
         with suppress(OSError):  # a full disk was told above

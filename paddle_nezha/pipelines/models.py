@@ -3,7 +3,7 @@
 import os
 from hashlib import sha256
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 from typing import Any, Optional
 
 import numpy as np
@@ -119,14 +119,23 @@ def checked_budget(tokens_per_batch: int) -> int:
 
 
 def identity(model: NeZhaPretrainedModel, tokenizer: NeZhaTokenizer) -> str:
-    """sha256 of all that decides what a model makes of a text: config, weights, tokenizer."""
+    """sha256 of all that decides what a model makes of a text: config, weights, tokenizer.
+
+    Raises:
+        OSError: the folder for temporary files, where the tokenizer's are put for a moment, is full.
+    """
     digest = sha256(model.config.to_json_string().encode())
     for name, parameter in sorted(model.state_dict().items()):
         values = parameter.astype("float32") if parameter.dtype == paddle.bfloat16 else parameter
         digest.update(f"{name} {parameter.dtype} {list(parameter.shape)}".encode())
         digest.update(np.ascontiguousarray(values.numpy()).data)
     with TemporaryDirectory() as folder:
-        for file in sorted(tokenizer.save_pretrained(folder)):
+        try:
+            files = tokenizer.save_pretrained(folder)
+        except OSError as error:  # of a full disk it names no file
+            error.filename = error.filename or gettempdir()
+            raise
+        for file in sorted(files):
             digest.update(Path(file).read_bytes())
     return digest.hexdigest()
 

@@ -44,11 +44,9 @@ class Growing:
             self._file.flush()
             os.fsync(self._file.fileno())
             self._record(lines, size, state)
-        except OSError as error:  # it names no file
-            reason = error.strerror or error
-            raise OSError(
-                f"{self._part} cannot be written ({reason}). Once it can, the same command goes on."
-            ) from None
+        except OSError as error:  # of a full disk it names no file
+            error.filename = error.filename or str(self._part)
+            raise
         self.lines, self.size, self.state = lines, size, state
 
     def _record(self, lines: int, size: int, state: Any) -> None:

@@ -151,10 +151,9 @@ def _stream(data: bytes) -> None:
     try:
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
-    except BrokenPipeError:  # whoever reads it has seen enough, which is no fault
+    except OSError as error:  # of a full disk it names no file
+        error.filename = "standard output"
         raise
-    except OSError as error:  # it names no file
-        raise OSError(f"Standard output cannot be written ({error.strerror or error}): begin anew.") from None
 
 
 def _refuse_own_input(source: Readable, outputs: "Iterable[FileOrNumber]") -> None:

@@ -1,5 +1,6 @@
 """Sentence vectors: what they are, in whatever company, and files of them that survive a kill."""
 
+import errno
 import json
 import os
 import random
@@ -7,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from paddle_nezha.heads import NeZhaForMaskedLM, NeZhaForSequenceClassification
 from paddle_nezha.model import NeZhaModel
 from paddle_nezha.pipelines.encode import Encoder
 from paddle_nezha.pipelines.lines import Source
+from paddle_nezha.pipelines.models import identity
 from paddle_nezha.tokenizer import NeZhaTokenizer
 from weights.demo import FOLDER
 
@@ -167,6 +170,15 @@ def test_a_run_gives_the_model_that_it_left(parts, tmp_path, task):
         paddle_nezha.pipeline(task, tmp_path)
     for folder in (run, run / "model"):
         assert paddle_nezha.pipeline(task, folder)("[MASK]") is not None
+
+
+def test_a_full_folder_for_temporary_files_is_named(parts, monkeypatch):
+    def full(self, folder):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(NeZhaTokenizer, "save_pretrained", full)
+    with pytest.raises(OSError, match=f"No space left on device: '{re.escape(tempfile.gettempdir())}'"):
+        identity(*parts)
 
 
 # ---- files
