@@ -121,14 +121,15 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_a_full_disk_is_told_with_the_file_and_gone_on_from(tmp_path, small_files, caplog):
+@pytest.mark.parametrize("size", [5000, 100_000])  # less than what Python keeps back, and more
+def test_a_full_disk_is_told_with_the_file_and_gone_on_from(tmp_path, small_files, caplog, size):
     out = tmp_path / "out"
     caplog.set_level("INFO", "paddle_nezha")
     with pytest.raises(OSError, match=r"File too large: '.*out\.part'"):
         with resumable(out, {}, {}) as growing:
             growing.append(b"a" * 1000, 1)
             small_files(3000)
-            growing.append(b"b" * 100_000, 1)
+            growing.append(b"b" * size, 1)
     small_files(-1)
     assert names(tmp_path) == ["out.part", "out.part.json"]
     assert f"The first 1 lines are kept in {out}.part; the same command goes on from there" in caplog.text
