@@ -70,20 +70,28 @@ def add(commands: Any) -> None:
         "--input",
         required=True,
         metavar="FILE",
-        help="a file of any layout that finetune reads, gzipped or not, with labels or without; texts may stand one a "
-        "line; - is standard input",
+        help="a file of any layout that finetune reads, gzipped or not; texts may stand one a line, and a model for "
+        "tags tags their characters; where there are labels, scores are printed; - is standard input",
     )
     one.add_argument("--output", required=True, metavar="FILE", help="the file to write; - is standard output")
     one.add_argument(
         "--format",
         choices=("jsonl", "tsv"),  # predict.FORMS, which needs Paddle
         default="jsonl",
-        help="an object a line, or a header and columns (default: %(default)s)",
+        help="an object a line, or a header and columns; probabilities are in the order of names in the model's "
+        "task.json (default: %(default)s)",
     )
     one.add_argument("--n-best", type=int, default=0, metavar="N", help="span: list the N best answers too")
-    one.add_argument("--layout", metavar="NAME", help="how the file is laid out (told from its content)")
     one.add_argument(
-        "--columns", metavar="JSON", help="which columns or keys hold what, such as {text: review, label: stars}"
+        "--layout",
+        metavar="NAME",
+        help="how the file is laid out (told from its content); of lines without tags, conll takes each for a token "
+        "and tsv for a sentence",
+    )
+    one.add_argument(
+        "--columns",
+        metavar="JSON",
+        help="which columns or keys hold what, such as {text: review, label: stars}; {text: review} leaves labels out",
     )
     _add_running(one)
 

@@ -15,7 +15,7 @@ from paddle_nezha.tokenizer import NeZhaTokenizer
 
 from . import models
 from .batches import TOKENS_PER_BATCH, batches, padded, windows
-from .lines import Line, Source
+from .lines import Line, Source, given_lines
 from .running import Done, Job, run_file, run_stream
 
 POOLINGS = ("mean", "cls", "pooled")
@@ -80,11 +80,16 @@ class Encoder:
 
         Returns:
             float32 [N] of one text, [texts, N] of a list.
+
+        Raises:
+            ValueError: something else than texts.
         """
         if isinstance(texts, str):
             return self._window([texts])[0]
-        lines = [Line(number, text) for number, text in enumerate(texts, 1)]
-        found = [self._window([line.text for line in window]) for window in windows(lines, self.tokens_per_batch)]
+        found = [
+            self._window([line.text for line in window])
+            for window in windows(given_lines(texts), self.tokens_per_batch)
+        ]
         return np.concatenate(found) if found else np.zeros([0, self.width], "float32")
 
     def run(

@@ -15,7 +15,7 @@ from paddle_nezha.tokenizer import NeZhaTokenizer
 
 from . import models
 from .batches import TOKENS_PER_BATCH, batches, padded, windows
-from .lines import Line, Source
+from .lines import Line, Source, given_lines
 from .running import Done, Job, run_file, run_stream
 
 _NUMBERED = "text {}"
@@ -102,11 +102,11 @@ class FillMask:
             list of these.
 
         Raises:
-            ValueError: a text without a [MASK]; masks that are further apart than `max_length`.
+            ValueError: something else than texts; one without a [MASK]; masks that are further apart than `max_length`.
         """
         if isinstance(texts, str):
             return self._window([Line(1, texts)], _NUMBERED)[0]
-        lines = [Line(number, text) for number, text in enumerate(texts, 1)]
+        lines = given_lines(texts)
         for line in lines:
             self._require_mask(line, _NUMBERED)
         return [found for window in windows(lines, self.tokens_per_batch) for found in self._window(window, _NUMBERED)]

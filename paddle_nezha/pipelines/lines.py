@@ -12,8 +12,8 @@ import shutil
 import sys
 import tempfile
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -89,6 +89,10 @@ class Source:
         """What decides, beside its bytes, which texts it holds."""
         return {"key": self.key}
 
+    @property
+    def files(self) -> "list[Any]":
+        return numbers_of(sys.stdin) if self._path is None else [self._path]
+
     @contextmanager
     def spooled(self, folder: PathLike) -> Iterator[None]:
         """Within the block what is piped in can be read more than once: it is kept on the disk of `folder`, in a file
@@ -96,8 +100,7 @@ class Source:
         if self._path is not None:
             yield
             return
-        with tempfile.TemporaryFile(dir=folder) as self._spooled:
-            shutil.copyfileobj(sys.stdin.buffer, self._spooled, 1 << 20)
+        with piped_in(folder) as self._spooled:
             yield
         self._spooled = None
 
@@ -128,8 +131,13 @@ class Source:
             check: is given each line, and raises ValueError at one that cannot be used.
 
         Raises:
-            ValueError: as `read` and `check`, and where most lines are not UTF-8.
+            ValueError: as `read` and `check`; a pipe, which cannot be read again; most lines are not UTF-8.
         """
+        if self._path is not None and self._path.exists() and not (self._path.is_file() or self._path.is_dir()):
+            raise ValueError(
+                f"{self.name}: expected a file that can be read more than once, got no regular file. Name a file, or "
+                "read it from standard input (-)."
+            )
         account = Account()
         for line in self.read(account):
             if check is not None:
@@ -149,6 +157,10 @@ class Source:
     @contextmanager
     def _opened(self) -> "Iterator[IO[bytes]]":
         if self._path is not None:
+            if self._path.is_dir():
+                raise IsADirectoryError(f"{self.name}: expected a file of texts, got a folder. Name a file.")
+            if not self._path.exists():
+                raise FileNotFoundError(f"{self.name}: no such file. Correct the path.")
             with open(self._path, "rb") as file:
                 yield _unzipped(file)
         elif self._spooled is not None:
@@ -196,6 +208,49 @@ class Source:
             got = f"{_kind(found)} there" if self.key in content else f"the keys {', '.join(content) or '(none)'}"
             raise ValueError(f"{where}: {wanted}, got {got}. Name the key that holds the text, or mend the line.")
         return found
+
+
+def given_lines(texts: Any) -> "list[Line]":
+    """A list of texts that a caller hands over, as lines.
+
+    Raises:
+        ValueError: it is something else, or holds something else, named by its number from 1.
+    """
+    if isinstance(texts, (bytes, dict)) or not isinstance(texts, Iterable):
+        raise ValueError(f"expected a text or a list of texts, got {repr(texts)[:60]}. Hand it over so.")
+    lines = [Line(number, text) for number, text in enumerate(texts, 1)]
+    for line in lines:
+        if not isinstance(line.text, str):
+            raise ValueError(f"text {line.number}: expected a text, got {repr(line.text)[:60]}. Hand it over as a str.")
+    return lines
+
+
+def numbers_of(stream: Any) -> "list[int]":
+    """The number of an open file, for `os.stat`; none of one that is no file of the system."""
+    with suppress(OSError, ValueError, AttributeError):  # io.UnsupportedOperation is both of the first
+        return [stream.fileno()]
+    return []
+
+
+@contextmanager
+def piped_in(folder: PathLike) -> "Iterator[IO[bytes]]":
+    """Within the block what is piped in stands in a file without a name, on the disk of `folder`.
+
+    Raises:
+        OSError: the disk is full; the folder is named.
+    """
+    file = tempfile.TemporaryFile(dir=folder)
+    try:
+        try:
+            shutil.copyfileobj(sys.stdin.buffer, file, 1 << 20)
+            file.flush()
+        except OSError as error:  # of a full disk it names no file
+            error.filename = error.filename or str(folder)
+            raise
+        yield file
+    finally:
+        with suppress(OSError):  # a full disk was told above
+            file.close()
 
 
 _KINDS = {dict: "an object", list: "a list", str: "a text", bool: "a truth value", type(None): "null"}

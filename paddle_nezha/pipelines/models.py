@@ -3,7 +3,7 @@
 import os
 from hashlib import sha256
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 from typing import Any, Optional
 
 import numpy as np
@@ -18,6 +18,7 @@ from paddle_nezha.forms import forced_form
 from paddle_nezha.hub import resolve
 from paddle_nezha.model import NeZhaPretrainedModel
 from paddle_nezha.tokenizer import NeZhaTokenizer
+from paddle_nezha.training.runs import MODEL_FOLDER, RUN_FILE
 
 _SHELF = Path(__file__).resolve().parents[2] / "weights" / "nezha-tiny-chinese"
 # The tokenizer's own default. Relative positions read any length, at a cost that grows faster than it.
@@ -25,20 +26,38 @@ DEFAULT_LENGTH = 512
 
 
 def model_folder(name_or_folder: Optional[PathLike]) -> Path:
-    """The folder of a model; None is the small one of a checkout.
+    """The folder of a model; None is the small one of a checkout, and of a run it is the one that the run left.
 
     Raises:
-        ValueError: None, and there is no checkout, or none with that model.
+        ValueError: None, and there is no checkout, or none with that model; a run that is not finished, or several.
         FileNotFoundError: neither a folder nor a published name.
     """
     if name_or_folder is not None:
-        return resolve(name_or_folder)
+        return _left_by_run(resolve(name_or_folder))
     if not _SHELF.is_dir():
         raise ValueError(
             "No model was named, and none comes with this installation: give --model (in Python model=) a folder or a "
             "published name, such as nezha-base-chinese (`paddle-nezha list` gives them)."
         )
     return _SHELF
+
+
+def _left_by_run(folder: Path) -> Path:
+    """The model in a run's folder; any other folder is itself."""
+    if any(folder.glob("*config.json")):  # of a model or a tokenizer; a run has none
+        return folder
+    if (folder / MODEL_FOLDER).is_dir():
+        return folder / MODEL_FOLDER
+    goes_on = "has left no model yet: the command that began it goes on with it until it is finished."
+    if (folder / RUN_FILE).exists():
+        raise ValueError(f"{folder} is a run that {goes_on}")
+    finished = sorted(path.parent.name for path in folder.glob(f"*/{MODEL_FOLDER}") if path.is_dir())
+    if finished:
+        raise ValueError(f"{folder} holds several models: name one of {', '.join(finished)} in it.")
+    begun = sorted(path.parent.name for path in folder.glob(f"*/{RUN_FILE}"))
+    if begun:
+        raise ValueError(f"{folder} holds a run, {begun[0]}, that {goes_on}")
+    return folder
 
 
 def open_model(
@@ -100,14 +119,23 @@ def checked_budget(tokens_per_batch: int) -> int:
 
 
 def identity(model: NeZhaPretrainedModel, tokenizer: NeZhaTokenizer) -> str:
-    """sha256 of all that decides what a model makes of a text: config, weights, tokenizer."""
+    """sha256 of all that decides what a model makes of a text: config, weights, tokenizer.
+
+    Raises:
+        OSError: the folder for temporary files, where the tokenizer's are put for a moment, is full.
+    """
     digest = sha256(model.config.to_json_string().encode())
     for name, parameter in sorted(model.state_dict().items()):
         values = parameter.astype("float32") if parameter.dtype == paddle.bfloat16 else parameter
         digest.update(f"{name} {parameter.dtype} {list(parameter.shape)}".encode())
         digest.update(np.ascontiguousarray(values.numpy()).data)
     with TemporaryDirectory() as folder:
-        for file in sorted(tokenizer.save_pretrained(folder)):
+        try:
+            files = tokenizer.save_pretrained(folder)
+        except OSError as error:  # of a full disk it names no file
+            error.filename = error.filename or gettempdir()
+            raise
+        for file in sorted(files):
             digest.update(Path(file).read_bytes())
     return digest.hexdigest()
 

@@ -7,7 +7,6 @@ import json
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Optional
 
 from paddle_nezha._files import PathLike
@@ -15,7 +14,6 @@ from paddle_nezha.tokenizer import NeZhaTokenizer
 from paddle_nezha.training.finetuning.predicting import answers
 from paddle_nezha.training.finetuning.tasks import FILE, KINDS, Facts, Task
 from paddle_nezha.training.processes import Processes
-from paddle_nezha.training.runs import MODEL_FOLDER
 
 from . import models
 from .batches import TOKENS_PER_BATCH, windows
@@ -23,6 +21,7 @@ from .records import Example, RecordSource, characters, examples, is_one, unlabe
 from .running import Job, run_file, run_stream
 
 FORMS = ("jsonl", "tsv")
+_json = json.JSONEncoder(ensure_ascii=False).encode  # json.dumps makes an encoder at every call
 _COLUMNS = {
     "sentence": ("index", "label", "prediction", "confidence", "probabilities", "text"),
     "pair": ("index", "label", "prediction", "confidence", "probabilities", "text", "pair"),
@@ -52,7 +51,7 @@ class Predicted:
 class Predictor:
     """A row for each example, as fine-tuning writes them: a dict with `index`, `prediction` and, by the task, more.
 
-    sentence, pair  confidence, probabilities (in the order of `names`), text, pair
+    sentence, pair  confidence, probabilities (in the order of `names`, in task.json too), text, pair
     token           a tag for each token, entities (type, text, start, end), tokens
     span            id, question; n_best (text, start, end, score) on request
     choice          confidence; the prediction is the index of a choice and `answer` its text
@@ -87,7 +86,7 @@ class Predictor:
         Raises:
             ValueError: it is no such folder, or of another task.
         """
-        folder = _finetuned(models.model_folder(model))
+        folder = models.model_folder(model)
         facts = Facts.read(folder)
         if facts.task not in KINDS:
             raise ValueError(f"{folder / FILE}: expected a task out of {', '.join(KINDS)}, but got {facts.task!r}.")
@@ -123,7 +122,7 @@ class Predictor:
             ValueError: an item that is no example of the task; its number is named.
         """
         one = is_one(items)
-        given = examples(self.task.facts.task, [items] if one else list(items))
+        given = examples(self.task.facts.task, [items] if one else items)
         rows = [row for window in windows(given, self.tokens_per_batch, characters) for row in self._rows(window)]
         return rows[0] if one else rows
 
@@ -162,7 +161,7 @@ class Predictor:
 
         def answer(window: "list[Example]") -> bytes:
             rows = self._rows(window, gathered)
-            lines = [json.dumps(row, ensure_ascii=False) if columns is None else _cells(row, columns) for row in rows]
+            lines = [_json(row) if columns is None else _cells(row, columns) for row in rows]
             return "".join(line + "\n" for line in lines).encode("utf-8", "backslashreplace")  # lone surrogates: \ud800
 
         job = Job(
@@ -221,24 +220,13 @@ class _Gathered:
         self.cut = state["cut"]
 
 
-def _finetuned(folder: Path) -> Path:
-    """The folder of the model: this one, or the one that a run keeps inside."""
-    inside = folder / MODEL_FOLDER
-    if (folder / FILE).exists() or not (inside / FILE).exists():
-        seeds = sorted(path.parents[1].name for path in folder.glob(f"*/{MODEL_FOLDER}/{FILE}"))
-        if seeds and not (folder / FILE).exists():
-            raise ValueError(f"{folder} holds several models: name one of {', '.join(seeds)} in it.")
-        return folder
-    return inside
-
-
 def _cells(row: "dict[str, Any]", columns: "Sequence[str]") -> str:
     return "\t".join(_cell(row.get(column, "")) for column in columns)
 
 
 def _cell(value: Any) -> str:
     if not isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False)
+        return _json(value)
     return value.translate(_BLANKS)
 
 

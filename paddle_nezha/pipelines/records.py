@@ -1,12 +1,13 @@
 """What a fine-tuned model answers to: the examples of a file, or those that a caller hands over. Needs no Paddle."""
 
-import shutil
+import json
+import os
 import sys
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from pathlib import Path
 from typing import Any, Callable, Optional, Union
 
 from paddle_nezha._files import PathLike
@@ -14,7 +15,7 @@ from paddle_nezha.training.data import readers
 from paddle_nezha.training.data.choices import choice_records
 from paddle_nezha.training.data.columns import ROLES, Columns, Table
 from paddle_nezha.training.data.labels import KnownLabels
-from paddle_nezha.training.data.lines import SpooledFile, TextFile
+from paddle_nezha.training.data.lines import SpooledFile
 from paddle_nezha.training.data.notes import Notes
 from paddle_nezha.training.data.questions import span_records
 from paddle_nezha.training.data.records import (
@@ -27,7 +28,7 @@ from paddle_nezha.training.data.records import (
 )
 from paddle_nezha.training.data.tables import text_records
 
-from .lines import Account
+from .lines import Account, numbers_of, piped_in
 
 # What an example is made of when it is handed over.
 PARTS = {
@@ -37,6 +38,8 @@ PARTS = {
     "span": ("question", "context"),
     "choice": ("context", "question", "choices"),
 }
+_SHOWN = 20  # labels in a message
+_NO_TEXTS = ("tokens", "choices")
 _WITHOUT: "dict[type, dict[str, Any]]" = {
     TextRecord: {"label": None},
     TokenRecord: {"labels": None},
@@ -66,11 +69,38 @@ def characters(example: Example) -> int:
     return sum(map(len, readers.texts_of(record)))
 
 
+class _Labels(KnownLabels):
+    """Those that a model knows. It predicts without any, so a file that has others can leave its labels out."""
+
+    table: Optional[Table] = None
+
+    def _expected(self) -> str:
+        names = self._names or []
+        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        if self.table is None:
+            without = "give a file without labels"
+        else:
+            without = f"leave labels out, --columns '{_unlabelled(self.table)}' (columns=)"
+        return (
+            f"expected one of {', '.join(names[:_SHOWN])}{more}. Labels are for scores alone: {without}, or mend the "
+            "line."
+        )
+
+
+def _unlabelled(table: Table) -> str:
+    """The columns of a table but for its labels, as the command line takes them, and Python as a dict."""
+    names = table.places if table.header is None else table.named()
+    return json.dumps(
+        {role: name for role, name in names.items() if role not in ("label", "labels")}, ensure_ascii=False
+    )
+
+
 class RecordSource:
     """A file of examples, to be read as often as need be.
 
     Args:
-        path: the file, in any layout of `readers`; "-" is what is piped in, which can be read while it is `spooled`.
+        path: the file, or files, in any layout of `readers`; "-" is what is piped in, which can be read while it is
+            `spooled`.
         task: "sentence", "pair", "token", "span" or "choice".
         names: the classes that the model knows; None where the task has none.
         layout, columns: as for `readers.read`; None tells them from the content.
@@ -80,14 +110,15 @@ class RecordSource:
 
     def __init__(
         self,
-        path: PathLike,
+        path: "Union[PathLike, Sequence[PathLike]]",
         task: str,
         names: "Optional[Sequence[str]]" = None,
         *,
         layout: Optional[str] = None,
         columns: "Optional[Columns]" = None,
     ) -> None:
-        self._path: "Optional[Union[PathLike, TextFile]]" = None if str(path) == "-" else path
+        self._path: "Optional[Union[PathLike, Sequence[PathLike]]]" = None if str(path) == "-" else path
+        self._spooled: Optional[SpooledFile] = None
         self.name = "standard input" if self._path is None else str(path)
         self.task, self._names, self._layout, self._columns = task, names, layout, columns
         self.notes = Notes()
@@ -97,6 +128,15 @@ class RecordSource:
         """Nothing: the digest is one of the examples themselves."""
         return {}
 
+    @property
+    def files(self) -> "list[Any]":
+        """What is read; of a folder, or of several paths, all of them."""
+        if self._path is None:
+            return numbers_of(sys.stdin)
+        if not isinstance(self._path, (str, os.PathLike)):
+            return list(self._path)
+        return list(Path(self._path).iterdir()) if os.path.isdir(self._path) else [self._path]
+
     @contextmanager
     def spooled(self, folder: PathLike) -> Iterator[None]:
         """Within the block what is piped in can be read: it is kept on the disk of `folder`, in a file without a
@@ -104,11 +144,10 @@ class RecordSource:
         if self._path is not None:
             yield
             return
-        with tempfile.TemporaryFile(dir=folder) as file:
-            shutil.copyfileobj(sys.stdin.buffer, file, 1 << 20)
-            self._path = SpooledFile(file, self.name)
+        with piped_in(folder) as file:
+            self._spooled = SpooledFile(file, self.name)
             yield
-        self._path = None
+        self._spooled = None
 
     def read(self, account: Account) -> "Iterator[Example]":
         """Every example from the first on.
@@ -117,14 +156,18 @@ class RecordSource:
             DataError: the file is not what the task needs, or a label is none of the model's; file, line and remedy are
                 named.
         """
-        if self._path is None:
+        path = self._spooled if self._path is None else self._path
+        if path is None:
             raise ValueError("What is piped in must be spooled to be read.")
         self.notes = Notes()
-        records = readers.read(
-            self.task, self._path, layout=self._layout, columns=self._columns, labels=self._names, notes=self.notes
-        )
+        known = _Labels(self._names, None)
+        if self.task == "token":
+            opened = readers.open_to_tag(path, self._layout, self._columns, known, self.notes)
+        else:
+            opened = readers.open_records(path, self.task, self._layout, self._columns, known, self.notes)
+        known.table = opened.table
         digest = sha256()
-        for index, record in enumerate(records):
+        for index, record in enumerate(readers.checked(opened, known)):
             *content, _, _ = vars(record).values()  # but for file and line
             digest.update(repr(content).encode())
             account.lines = index + 1
@@ -140,15 +183,18 @@ class RecordSource:
         return account
 
 
-def examples(task: str, items: "Sequence[Any]") -> "list[Example]":
-    """What a caller hands over, as examples: each a dict of the task's `PARTS`, a tuple of them, or the only one.
+def examples(task: str, items: Any) -> "list[Example]":
+    """What a caller hands over as a list, as examples: each a dict of the task's `PARTS`, a tuple of them, or the only
+    one.
 
     Raises:
-        ValueError (DataError): an item that is something else, named by its number from 1.
+        ValueError (DataError): no list; an item that is something else, named by its number from 1.
     """
-    if not items:
-        return []
+    if isinstance(items, bytes) or not isinstance(items, Iterable):
+        raise DataError(f"expected an example or a list of them, got {repr(items)[:60]}. Hand it over so.")
     rows = [(number, _parts(task, item, number)) for number, item in enumerate(items, 1)]
+    if not rows:
+        return []
     name = "the list"
     records: "Iterator[Record]"
     if task == "token":
@@ -171,6 +217,14 @@ def is_one(item: Any) -> bool:
 
 
 def _parts(task: str, item: Any, number: int) -> "dict[str, Any]":
+    parts = _named_parts(task, item, number)
+    for name, value in parts.items():
+        if name not in _NO_TEXTS and not isinstance(value, (str, int, float)):
+            raise DataError(f"item {number}: expected a text as {name}, got {repr(value)[:60]}. Hand it over so.")
+    return parts
+
+
+def _named_parts(task: str, item: Any, number: int) -> "dict[str, Any]":
     parts = PARTS[task]
     if isinstance(item, dict):
         lacking = [part for part in parts if part not in item]

@@ -9,7 +9,7 @@ import json
 import logging
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -22,9 +22,10 @@ class Growing:
     """What was written so far: `lines` of the input, `size` bytes."""
 
     def __init__(
-        self, file: "IO[bytes]", note: Path, facts: "dict[str, Any]", lines: int, size: int, state: Any
+        self, file: "IO[bytes]", target: Path, facts: "dict[str, Any]", lines: int, size: int, state: Any
     ) -> None:
-        self._file, self._note, self._facts = file, note, facts
+        self._file, self._facts = file, facts
+        _, self._part, self._note, self._fresh = written_names(target)
         self.lines, self.size, self.state = lines, size, state
         self.resumed = lines
 
@@ -33,23 +34,37 @@ class Growing:
 
         Args:
             state: what was gathered over all lines so far; the next run finds it as its `state`. JSON.
-        """
-        self._file.write(data)
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self.lines, self.size, self.state = self.lines + lines, self.size + len(data), state
-        self._record()
 
-    def _record(self) -> None:
-        content = {**self._facts, "lines": self.lines, "bytes": self.size}
-        if self.state is not None:
-            content["state"] = self.state
-        fresh = self._note.with_name(self._note.name + ".new")
-        with open(fresh, "w", encoding="utf-8") as file:
+        Raises:
+            OSError: the disk is full, or does not take it for another reason.
+        """
+        lines, size = self.lines + lines, self.size + len(data)
+        try:
+            self._file.write(data)
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._record(lines, size, state)
+        except OSError as error:  # of a full disk it names no file
+            error.filename = error.filename or str(self._part)
+            raise
+        self.lines, self.size, self.state = lines, size, state
+
+    def _record(self, lines: int, size: int, state: Any) -> None:
+        content = {**self._facts, "lines": lines, "bytes": size}
+        if state is not None:
+            content["state"] = state
+        with open(self._fresh, "w", encoding="utf-8") as file:
             json.dump(content, file, ensure_ascii=True, indent=2)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(fresh, self._note)
+        os.replace(self._fresh, self._note)
+
+
+def written_names(path: PathLike) -> "tuple[Path, Path, Path, Path]":
+    """What is written on the way to an output: itself, its part, the note on the part, and the next note."""
+    target = Path(path)
+    part, note = target.with_name(target.name + ".part"), target.with_name(target.name + ".part.json")
+    return target, part, note, note.with_name(note.name + ".new")
 
 
 def refuse_existing(path: PathLike, force: bool) -> None:
@@ -59,6 +74,10 @@ def refuse_existing(path: PathLike, force: bool) -> None:
     """
     if Path(path).is_dir():
         raise IsADirectoryError(f"{path} is a folder: name the file to write.")
+    if Path(path).exists() and not Path(path).is_file():
+        raise FileExistsError(
+            f"{path} is no regular file, and a file would take its place: name another, or - for standard output."
+        )
     if Path(path).exists() and not force:
         raise FileExistsError(f"{path} is there already: name another file, or replace it with --force.")
 
@@ -79,8 +98,7 @@ def resumable(
         FileExistsError: there is a complete output, or a part with other settings; the message says which.
         BlockingIOError: another process writes it.
     """
-    target = Path(path)
-    part, note = (target.with_name(target.name + ending) for ending in (".part", ".part.json"))
+    target, part, note, fresh = written_names(path)
     refuse_existing(target, force)
     facts = {"settings": _plain(settings), "surroundings": _plain(surroundings)}
     if part.exists() and not note.exists() and not force:
@@ -91,9 +109,9 @@ def resumable(
         lines, size, state = _counted(note, file, facts, target, force)
         file.truncate(size)
         file.seek(size)
-        growing = Growing(file, note, facts, lines, size, state)
-        growing._record()
+        growing = Growing(file, target, facts, lines, size, state)
         try:
+            growing.append(b"", 0, state)  # notes what it is a part of
             yield growing
         except BaseException:
             if growing.lines:
@@ -101,14 +119,16 @@ def resumable(
                 logger.info("The first %s lines are kept in %s; the same command goes on from there.", kept, part)
             else:
                 part.unlink()
-                note.unlink()
+                note.unlink(missing_ok=True)
+            fresh.unlink(missing_ok=True)
             raise
         if os.name == "nt":  # Windows renames no open file; elsewhere the lock is held until the new name is there
             file.close()
         os.replace(part, target)
         note.unlink()
     finally:
-        file.close()
+        with suppress(OSError):  # a full disk was told when it was met; what counts is on the disk
+            file.close()
 
 
 def _plain(facts: "Mapping[str, Any]") -> "dict[str, Any]":

@@ -1,23 +1,28 @@
 """A whole file through a model: read, computed window by window, written in order, and gone on with after a stop."""
 
 import itertools
+import os
+import stat
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Optional, Protocol
+from typing import Any, Callable, Optional, Protocol, Union
 
 from tqdm import tqdm
 
 from paddle_nezha._files import PathLike
 
 from .batches import characters, windows
-from .lines import Account
-from .resumable import refuse_existing, resumable
+from .lines import Account, numbers_of
+from .resumable import refuse_existing, resumable, written_names
 
 # Raised with the way windows and batches are made, so that no part of another edition is gone on with.
 _EDITION = 1
+
+
+FileOrNumber = Union[PathLike, int]
 
 
 class Readable(Protocol):
@@ -28,6 +33,10 @@ class Readable(Protocol):
     @property
     def reading(self) -> "Mapping[str, Any]":
         """What decides how it is read, as settings. JSON."""
+
+    @property
+    def files(self) -> "Sequence[FileOrNumber]":
+        """What is read: paths, or the number of an open file."""
 
     def spooled(self, folder: PathLike) -> "AbstractContextManager[None]":
         """Within the block what is piped in can be read more than once."""
@@ -89,12 +98,13 @@ def run_file(job: Job, source: Readable, output: PathLike, *, force: bool = Fals
     whether a part that an earlier run left belongs to it. The output bears its name once it is complete.
 
     Raises:
-        ValueError: a line or file that cannot be used.
-        FileExistsError, BlockingIOError: as `resumable`.
+        ValueError: a line or file that cannot be used; an output that would take the place of the input.
+        FileExistsError, BlockingIOError, OSError: as `resumable`.
     """
     folder = Path(output).parent
     if not folder.is_dir():
         raise FileNotFoundError(f"There is no folder {folder} to write {Path(output).name} into: make it first.")
+    _refuse_own_input(source, written_names(output))
     refuse_existing(output, force)
     with source.spooled(folder):
         account = _survey(job, source, progress)
@@ -123,13 +133,50 @@ def run_file(job: Job, source: Readable, output: PathLike, *, force: bool = Fals
 
 
 def run_stream(job: Job, source: Readable) -> Done:
-    """Answers every line to standard output, window by window; nothing is read twice, and nothing kept."""
-    account, out = Account(), sys.stdout.buffer
-    out.write(job.header(0))
+    """Answers every line to standard output, window by window; nothing is read twice, and nothing kept.
+
+    Raises:
+        ValueError: a line or file that cannot be used; standard output is appended to the input.
+        OSError: standard output cannot be written.
+    """
+    _refuse_own_input(source, numbers_of(sys.stdout))
+    account = Account()
+    _stream(job.header(0))
     for window in windows(_checked(source.read(account), job.check), job.tokens_per_batch, job.size):
-        out.write(job.answer(window))
-        out.flush()
+        _stream(job.answer(window))
     return Done(account, 0)
+
+
+def _stream(data: bytes) -> None:
+    try:
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+    except OSError as error:  # of a full disk it names no file
+        error.filename = "standard output"
+        raise
+
+
+def _refuse_own_input(source: Readable, outputs: "Iterable[FileOrNumber]") -> None:
+    """What takes the place of its own input, or is appended to it, destroys it; not even `force` asks for that.
+
+    Raises:
+        ValueError: an output is, by whatever name, a file that is read.
+    """
+    read = [status for status in map(_status, source.files) if status is not None]
+    for output in outputs:
+        written = _status(output)
+        if written is not None and any(os.path.samestat(written, status) for status in read):
+            name = "standard output" if isinstance(output, int) else output
+            raise ValueError(f"{name} is the input itself ({source.name}): name another file to write.")
+
+
+def _status(file: FileOrNumber) -> "Optional[os.stat_result]":
+    """Of a regular file that is there; terminals and pipes are read and written at once with no harm."""
+    try:
+        status = os.stat(file)
+    except OSError:
+        return None
+    return status if stat.S_ISREG(status.st_mode) else None
 
 
 def _checked(lines: "Iterable[Any]", check: "Optional[Callable[[Any], None]]") -> "Iterator[Any]":

@@ -1,11 +1,14 @@
 """Sentence vectors: what they are, in whatever company, and files of them that survive a kill."""
 
+import errno
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -18,6 +21,7 @@ from paddle_nezha.heads import NeZhaForMaskedLM, NeZhaForSequenceClassification
 from paddle_nezha.model import NeZhaModel
 from paddle_nezha.pipelines.encode import Encoder
 from paddle_nezha.pipelines.lines import Source
+from paddle_nezha.pipelines.models import identity
 from paddle_nezha.tokenizer import NeZhaTokenizer
 from weights.demo import FOLDER
 
@@ -135,6 +139,46 @@ def test_a_pooler_that_would_be_random_is_refused(build, parts, tmp_path):
 def test_another_task_is_refused():
     with pytest.raises(ValueError, match="expected a task out of fill-mask, encode, .*, but got 'fillmask'"):
         paddle_nezha.pipeline("fillmask")
+
+
+NOT_TEXTS = [(None, "got None"), (3, "got 3"), (b"abc", "got b'abc'"), ({"text": "a"}, "got {'text': 'a'}")]
+
+
+@pytest.mark.parametrize(("given", "got"), NOT_TEXTS)
+@pytest.mark.parametrize("task", ["encode", "fill-mask"])
+def test_what_is_no_text_is_refused(task, given, got):
+    opened = paddle_nezha.pipeline(task, FOLDER)
+    with pytest.raises(ValueError, match=f"expected a text or a list of texts, {re.escape(got)}"):
+        opened(given)
+    with pytest.raises(ValueError, match=f"text 2: expected a text, {re.escape(got)}"):
+        opened(["[MASK]", given])
+
+
+@pytest.mark.parametrize("task", ["encode", "fill-mask"])
+def test_a_run_gives_the_model_that_it_left(parts, tmp_path, task):
+    for seed in (0, 1):
+        (tmp_path / f"seed-{seed}" / "checkpoints").mkdir(parents=True)
+        (tmp_path / f"seed-{seed}" / "run.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"holds a run, seed-0, that has left no model yet: the command that began it"):
+        paddle_nezha.pipeline(task, tmp_path)
+    run = tmp_path / "seed-1"
+    with pytest.raises(ValueError, match=r"seed-1 is a run that has left no model yet: the command that began it"):
+        paddle_nezha.pipeline(task, run)
+    NeZhaForMaskedLM.from_pretrained(FOLDER).save_pretrained(run / "model")
+    parts[1].save_pretrained(run / "model")
+    with pytest.raises(ValueError, match="holds several models: name one of seed-1 in it"):
+        paddle_nezha.pipeline(task, tmp_path)
+    for folder in (run, run / "model"):
+        assert paddle_nezha.pipeline(task, folder)("[MASK]") is not None
+
+
+def test_a_full_folder_for_temporary_files_is_named(parts, monkeypatch):
+    def full(self, folder):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(NeZhaTokenizer, "save_pretrained", full)
+    with pytest.raises(OSError, match=f"No space left on device: '{re.escape(tempfile.gettempdir())}'"):
+        identity(*parts)
 
 
 # ---- files

@@ -347,6 +347,20 @@ def test_scores_are_printed(call, folders, tmp_path):
     assert out == (tmp_path / "out.jsonl").read_text(encoding="utf-8") and shown in err
 
 
+def test_the_help_says_what_is_printed_and_in_which_order_probabilities_are(capsys):
+    with pytest.raises(SystemExit):
+        main(["predict", "--help"])
+    told = " ".join(capsys.readouterr().out.split())
+    assert "where there are labels, scores are printed" in told
+    assert "probabilities are in the order of names in the model's task.json" in told
+
+
+def test_probabilities_are_in_the_order_of_names_in_task_json(folders):
+    row = paddle_nezha.pipeline(model=folders["sentence"])("今天")
+    names = json.loads((folders["sentence"] / "model" / "task.json").read_text(encoding="utf-8"))["names"]
+    assert dict(zip(names, row["probabilities"]))[row["prediction"]] == row["confidence"] == max(row["probabilities"])
+
+
 def test_what_has_no_label_is_answered_and_not_scored(call, folders, tmp_path):
     rows = [{"context": "今", "question": "天", "choices": ["早", "上"], "label": label} for label in (0, None, 1)]
     file = tmp_path / "rows.jsonl"
@@ -355,6 +369,50 @@ def test_what_has_no_label_is_answered_and_not_scored(call, folders, tmp_path):
     assert code == 0 and json.loads(out)["scores"]["accuracy"] == 0.5  # the same question, labelled both ways
     assert "2 of 3 examples have a label, and the scores are of these" in err
     assert len(read_rows(tmp_path / "out.jsonl")) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("texts.txt", "今天早上\n下雨，了\n"),
+        ("texts.jsonl", '{"text": "今天早上"}\n{"text": "下雨，了"}\n'),
+        ("texts.csv", "text\n今天早上\n下雨，了\n"),
+    ],
+)
+def test_sentences_are_tagged_as_the_pipeline_tags_them(call, folders, tmp_path, name, content):
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    code, out, err = call(folders["token"], "--input", tmp_path / name, "--output", "-")
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert code == 0 and rows == paddle_nezha.pipeline(model=folders["token"])(["今天早上", "下雨，了"])
+    assert ("each taken for a sentence" in err) == (name == "texts.txt")
+
+
+def test_lines_of_sentences_or_of_tokens_are_told_and_can_be_forced(call, folders, tmp_path):
+    (tmp_path / "lines").write_text("今天\n早上好\n", encoding="utf-8")
+    for options, tokens in (((), [["今", "天"], ["早", "上", "好"]]), (("--layout", "conll"), [["今天", "早上好"]])):
+        code, out, err = call(folders["token"], "--input", tmp_path / "lines", "--output", "-", *options)
+        assert code == 0 and [json.loads(line)["tokens"] for line in out.splitlines()] == tokens
+        assert ("lines, each taken for a sentence of characters; --layout conll" in err) == (not options)
+
+
+@pytest.mark.parametrize(
+    ("task", "content", "columns"),
+    [
+        ("sentence", "label\ttext_a\n?\t今天\npos\t早上\n", '{"text": "text_a"}'),
+        ("sentence", "17\t今天早上\n18\t早上好\n", '{"text": 1}'),  # an id, taken for the label
+        ("pair", "17\t今天早上\t早上好\n18\t早上\t今天\n", '{"text": 1, "pair": 2}'),
+        ("pair", '{"text_a": "今", "text_b": "早", "label": "x"}\n' * 2, '{"text": "text_a", "pair": "text_b"}'),
+        ("token", "今 B-X\n\n天 O\n", '{"tokens": 0}'),
+    ],
+)
+def test_labels_that_are_none_of_the_models_can_be_left_out(call, folders, tmp_path, task, content, columns):
+    file = tmp_path / "rows"
+    file.write_text(content, encoding="utf-8")
+    code, _, err = call(folders[task], "--input", file, "--output", "-")
+    assert code == 2 and f"Labels are for scores alone: leave labels out, --columns '{columns}'" in err
+    assert "training file" not in err
+    code, out, _ = call(folders[task], "--input", file, "--output", "-", "--columns", columns)
+    assert code == 0 and len(out.splitlines()) == 2
 
 
 def test_columns_can_be_named(call, folders, tmp_path):
@@ -450,6 +508,10 @@ def test_folders_that_will_not_do_are_refused(folders, tmp_path):
         (tmp_path / f"seed-{seed}" / "model" / "task.json").write_text("{}")
     with pytest.raises(ValueError, match="holds several models: name one of seed-0, seed-1 in it"):
         paddle_nezha.pipeline("sentence", model=tmp_path)
+    (tmp_path / "stopped").mkdir()
+    (tmp_path / "stopped" / "run.json").write_text("{}")
+    with pytest.raises(ValueError, match="stopped is a run that has left no model yet: the command that began it goes"):
+        paddle_nezha.pipeline("sentence", model=tmp_path / "stopped")
     with pytest.raises(ValueError, match="n_best must be 0 or more, and is for span alone"):
         paddle_nezha.pipeline("pair", model=folders["pair"], n_best=3)
     with pytest.raises(ValueError, match="form must be one of jsonl, tsv"):
@@ -471,8 +533,13 @@ def test_facts_of_another_model_are_refused(folders, tmp_path):
 @pytest.mark.parametrize(
     ("task", "items", "message"),
     [
-        ("sentence", [3.5, None], "the list:2: expected a text under 'text', got nothing"),
+        ("sentence", [3.5, None], "item 2: expected a text as text, got None"),
+        ("sentence", [b"abc"], "item 1: expected a text as text, got b'abc'"),
+        ("pair", [("早", ["今"])], r"item 1: expected a text as pair, got \['今'\]"),
         ("sentence", ["早", "a\0"], "the list:2: expected text, got NUL"),
+        ("sentence", None, "expected an example or a list of them, got None"),
+        ("pair", 3, "expected an example or a list of them, got 3"),
+        ("sentence", b"abc", "expected an example or a list of them, got b'abc'"),
         (
             "sentence",
             {"txt": "早"},

@@ -21,7 +21,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Optional, Union
 
@@ -80,10 +80,10 @@ LAYOUTS = {
     "cmrc": ("span",),
     "c3": ("choice",),
 }
-_LONGEST_TOKEN = 20  # characters of a line that may be one token
 Paths = Union[PathLike, Sequence[PathLike], TextFile]
 
 _JSON = re.compile(r'\s*(\{\s*["}]|\[\s*[\[{])')
+_HAN = re.compile("[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")  # and kana
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
@@ -167,9 +167,10 @@ def open_records(
     document = None
     if layout is None:
         filled = [line for _, line in sample if line.strip()]
-        if not _JSON.match("".join(filled[:3])):
-            layout = _layout_of_lines(filled, file.name, task)
-        elif _is_object(filled[0]):
+        form = _form_of(filled)
+        if form == "lines":
+            layout = _layout_of_lines(filled, file.name, task, known)
+        elif form == "jsonl":
             layout = "jsonl"
         else:
             document = Document(file)
@@ -253,6 +254,13 @@ def _of_rows(file: str, layout: str, table: Table, rows: "Iterator[Row]", known:
     return Opened(file, layout, table.task, table, records)
 
 
+def _form_of(lines: "Sequence[str]") -> str:
+    """What the first lines that are not blank look like: "jsonl", a JSON "document", or other "lines"."""
+    if not _JSON.match("".join(lines[:3])):
+        return "lines"
+    return "jsonl" if _is_object(lines[0]) else "document"
+
+
 def _is_object(line: str) -> bool:
     """Whether a line is a row of a JSONL file, well-formed or not, rather than a document or its first line."""
     line = line.strip()
@@ -299,13 +307,13 @@ _DOCUMENTS: "dict[str, Callable[[Any], bool]]" = {
 }
 
 
-def _layout_of_lines(lines: "Sequence[str]", file: str, task: Optional[str]) -> str:
+def _layout_of_lines(lines: "Sequence[str]", file: str, task: Optional[str], known: KnownLabels) -> str:
     """The layout of a file that is no JSON, from its first lines, blank ones left out."""
-    if looks_like_conll(lines, share=0.5 if task == "token" else 0.9):
+    if task != "token" and looks_like_conll(lines, share=0.9):
         return "conll"
     if task == "token":
-        if all(len(line) <= _LONGEST_TOKEN and not set(line) & set(" \t") for line in lines):
-            return "conll"  # tokens without tags
+        if _are_tagged(lines, known) or _are_tokens(lines):
+            return "conll"
         raise DataError(
             f"{file}:1: expected a token and its tag on each line, as in '京 B-LOC', got {shortened(lines[0])}. If "
             'characters and tags stand in two files, give both paths; if these are other tags, say layout="conll".'
@@ -315,6 +323,111 @@ def _layout_of_lines(lines: "Sequence[str]", file: str, task: Optional[str]) -> 
     named = file.lower().endswith((".csv", ".csv.gz"))
     header = known_names(lines[0].split(","), "pair") if "," in lines[0] else {}
     return "csv" if named or header else "tsv"
+
+
+# ---- files to be tagged: they need no tags, and may hold texts
+
+SENTENCES = "lines, each taken for a sentence of characters; --layout conll (layout=) takes each for a token"
+TOKENS = "sentences of lines, each taken for a token; --layout tsv (layout=) takes each for a sentence"
+UNUSED = "labels beside a text, not used: what is tagged are its characters"
+
+
+def open_to_tag(
+    path: Paths, layout: Optional[str], columns: "Optional[Columns]", known: KnownLabels, notes: Notes
+) -> Opened:
+    """A file that a model is to tag: as for the token task, with tags or without; or texts, as for the sentence task,
+    whose characters are the tokens.
+
+    Lines that have no tags and are no JSON hold a token each if nine in ten of them are one character, or one word
+    without Han characters; otherwise each is a sentence. What was taken is noted, and `layout` says it.
+
+    Raises:
+        DataError: as `open_records`; lines that may be either.
+    """
+    if not _holds_texts(path, layout, columns, known):
+        opened = open_records(path, "token", layout, columns, known, notes)
+        guessed = layout is None and columns is None and opened.layout == "conll"
+        if guessed and opened.table is not None and "labels" not in opened.table.places:
+            return replace(opened, records=_noted(opened.records, TOKENS, notes))
+        return opened
+    all_labels = KnownLabels(None, None)
+    opened = open_records(path, "sentence", layout, columns, all_labels, notes)
+    table, remark = opened.table, None
+    if table is not None and "label" in table.places:
+        text = {"text": table.places["text"] if table.header is None else table.named()["text"]}
+        opened, remark = open_records(path, "sentence", opened.layout, text, all_labels, notes), UNUSED
+    elif table is not None and layout is None and columns is None and opened.layout == "tsv" and table.header is None:
+        remark = SENTENCES
+    records: "Iterator[Record]" = (
+        TokenRecord(tuple("".join(texts_of(record))), None, record.file, record.line) for record in opened.records
+    )
+    return replace(opened, task="token", records=records if remark is None else _noted(records, remark, notes))
+
+
+def _noted(records: "Iterator[Record]", what: str, notes: Notes) -> "Iterator[Record]":
+    for record in records:
+        notes.add(what, record.file, record.line)
+        yield record
+
+
+def _holds_texts(path: Paths, layout: Optional[str], columns: "Optional[Columns]", known: KnownLabels) -> bool:
+    """Whether a file to be tagged holds texts, rather than tokens."""
+    if columns is not None:
+        return "text" in columns
+    if layout not in (None, "jsonl", "json"):
+        return "sentence" in LAYOUTS.get(str(layout), ())
+    if not isinstance(path, TextFile):
+        if not isinstance(path, (str, os.PathLike)) or Path(path).is_dir():
+            return False  # two files
+        path = TextFile(path)
+    sample = path.sample()
+    lines = [line for _, line in sample if line.strip()]
+    form = layout or _form_of(lines)
+    if form == "lines":
+        return _are_sentences(lines, path.name, known)
+    content = (found for _, found in objects_of_lines(sample, path.name, Notes()))
+    keys = _keys(content if form == "jsonl" else Document(path).content)
+    return "tokens" not in known_names(keys, "token") and "text" in known_names(keys, "sentence")
+
+
+def _are_sentences(lines: "Sequence[str]", file: str, known: KnownLabels) -> bool:
+    """Whether lines that are no JSON hold a sentence each, with a header or without, rather than a token.
+
+    Raises:
+        DataError: they are single characters with blanks or tabs between them, which may be columns or a sentence.
+    """
+    if _are_tagged(lines, known):
+        return False
+    if any("text" in known_names(lines[0].split(between), "sentence") for between in "\t,"):
+        return True
+    if _are_tokens(lines):
+        return False
+    cells = map(str.split, lines)
+    apart = sum(len(row) > 1 and all(map(_is_token, row)) and bool(_HAN.search("".join(row))) for row in cells)
+    if apart > len(lines) / 2:
+        raise DataError(
+            f"{file}:1: expected a sentence on each line, or a token with or without its tag, got single characters "
+            f"with blanks between them: {shortened(lines[0])}. If they are a sentence, write it without the blanks, or "
+            'as {"tokens": [...]}; if they are columns, token first and tag last, say --layout conll (layout=).'
+        )
+    return True
+
+
+def _are_tagged(lines: "Sequence[str]", known: KnownLabels) -> bool:
+    """Whether most lines end in a tag, by its form or because it is known."""
+    cells = map(str.split, lines)
+    of_the_known = sum(len(row) > 1 and row[-1] in known for row in cells)
+    return of_the_known > len(lines) / 2 or looks_like_conll(lines, share=0.5)
+
+
+def _are_tokens(lines: "Sequence[str]") -> bool:
+    """Whether lines without tags hold a token each."""
+    return sum(map(_is_token, map(str.strip, lines))) >= 0.9 * len(lines)
+
+
+def _is_token(text: str) -> bool:
+    """Whether it is one character, or one word or number without Han characters."""
+    return len(text) == 1 or not (" " in text or "\t" in text or _HAN.search(text))
 
 
 def _sampled_cells(sample: "Sequence[tuple[int, str]]", layout: str, file: str) -> "list[tuple[int, list[str]]]":
