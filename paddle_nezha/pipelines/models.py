@@ -18,7 +18,7 @@ from paddle_nezha.forms import forced_form
 from paddle_nezha.hub import resolve
 from paddle_nezha.model import NeZhaPretrainedModel
 from paddle_nezha.tokenizer import NeZhaTokenizer
-from paddle_nezha.training.runs import MODEL_FOLDER, RUN_FILE
+from paddle_nezha.training.run_folders import model_in
 
 _SHELF = Path(__file__).resolve().parents[2] / "weights" / "nezha-tiny-chinese"
 # The tokenizer's own default. Relative positions read any length, at a cost that grows faster than it.
@@ -33,31 +33,13 @@ def model_folder(name_or_folder: Optional[PathLike]) -> Path:
         FileNotFoundError: neither a folder nor a published name.
     """
     if name_or_folder is not None:
-        return _left_by_run(resolve(name_or_folder))
+        return model_in(resolve(name_or_folder))
     if not _SHELF.is_dir():
         raise ValueError(
             "No model was named, and none comes with this installation: give --model (in Python model=) a folder or a "
             "published name, such as nezha-base-chinese (`paddle-nezha list` gives them)."
         )
     return _SHELF
-
-
-def _left_by_run(folder: Path) -> Path:
-    """The model in a run's folder; any other folder is itself."""
-    if any(folder.glob("*config.json")):  # of a model or a tokenizer; a run has none
-        return folder
-    if (folder / MODEL_FOLDER).is_dir():
-        return folder / MODEL_FOLDER
-    goes_on = "has left no model yet: the command that began it goes on with it until it is finished."
-    if (folder / RUN_FILE).exists():
-        raise ValueError(f"{folder} is a run that {goes_on}")
-    finished = sorted(path.parent.name for path in folder.glob(f"*/{MODEL_FOLDER}") if path.is_dir())
-    if finished:
-        raise ValueError(f"{folder} holds several models: name one of {', '.join(finished)} in it.")
-    begun = sorted(path.parent.name for path in folder.glob(f"*/{RUN_FILE}"))
-    if begun:
-        raise ValueError(f"{folder} holds a run, {begun[0]}, that {goes_on}")
-    return folder
 
 
 def open_model(
