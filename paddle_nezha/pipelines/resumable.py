@@ -114,9 +114,11 @@ def resumable(
             growing.append(b"", 0, state)  # notes what it is a part of
             yield growing
         except BaseException:
-            if growing.lines:
-                kept = f"{growing.lines:,}"
-                logger.info("The first %s lines are kept in %s; the same command goes on from there.", kept, part)
+            kept = _noted(note)
+            if kept:
+                logger.info(
+                    "The first %s lines are kept in %s; the same command goes on from there.", f"{kept:,}", part
+                )
             else:
                 part.unlink()
                 note.unlink(missing_ok=True)
@@ -129,6 +131,14 @@ def resumable(
     finally:
         with suppress(OSError):  # a full disk was told when it was met; what counts is on the disk
             file.close()
+
+
+def _noted(note: Path) -> int:
+    """The lines that count, whenever a signal came: the note is ahead of the object that has written it."""
+    try:
+        return int(json.loads(note.read_text(encoding="utf-8"))["lines"])
+    except FileNotFoundError:
+        return 0
 
 
 def _plain(facts: "Mapping[str, Any]") -> "dict[str, Any]":

@@ -168,3 +168,21 @@ def test_a_full_standard_output_is_named(text, monkeypatch):
         run_stream(JOB, Source(text))
     with pytest.raises(OSError):  # it tries once more
         file.close()
+
+
+def test_a_signal_right_behind_the_first_note_costs_nothing(tmp_path, monkeypatch):
+    """The note is on the disk, and the object that has written it does not know yet."""
+    replace = os.replace
+
+    def interrupted(source, target):
+        replace(source, target)
+        if json.loads(Path(target).read_text())["lines"]:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), resumable(tmp_path / "out", {}, {}) as growing:
+        monkeypatch.setattr(os, "replace", interrupted)
+        growing.append(b"abc", 1)
+    monkeypatch.undo()
+    with resumable(tmp_path / "out", {}, {}) as growing:
+        assert growing.lines == 1
+    assert (tmp_path / "out").read_bytes() == b"abc"

@@ -316,7 +316,8 @@ def _layout_of_lines(lines: "Sequence[str]", file: str, task: Optional[str], kno
             return "conll"
         raise DataError(
             f"{file}:1: expected a token and its tag on each line, as in '京 B-LOC', got {shortened(lines[0])}. If "
-            'characters and tags stand in two files, give both paths; if these are other tags, say layout="conll".'
+            "characters and tags stand in two files, give the folder that holds both (source.txt, target.txt). Other "
+            "tags must be spelled LETTER-TYPE."
         )
     if sum("\t" in line for line in lines) >= len(lines) / 2:
         return "tsv"
