@@ -114,11 +114,9 @@ def resumable(
             growing.append(b"", 0, state)  # notes what it is a part of
             yield growing
         except BaseException:
-            kept = _noted(note)
-            if kept:
-                logger.info(
-                    "The first %s lines are kept in %s; the same command goes on from there.", f"{kept:,}", part
-                )
+            if noted := _noted(note):
+                kept = f"{noted:,}"
+                logger.info("The first %s lines are kept in %s; the same command goes on from there.", kept, part)
             else:
                 part.unlink()
                 note.unlink(missing_ok=True)

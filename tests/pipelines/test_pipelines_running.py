@@ -1,8 +1,10 @@
 """A file through a model: its input is never what it writes, and what cannot be written is said by its name."""
 
+import json
 import os
 import re
 import sys
+from pathlib import Path
 
 import pytest
 

@@ -74,7 +74,7 @@ def test_tokens_without_tags(write):
         ("京 B-LOC\n城\n好 O\n", r"a\.txt:2: expected 2 columns.*got 1: '城'.*blank"),
         ("京 B-LOC\n城 x I-LOC\n好 O\n", r"a\.txt:2: expected 2 columns.*got 3"),
         ("京\tB-LOC\n城\t\n好\tO\n" + "好\tO\n" * 20, r"a\.txt:2: expected a tag, got none"),
-        ("今天天气很好 我们去公园 他也去\n", r"a\.txt:1: expected a token and its tag.*'今天.*both paths.*conll"),
+        ("今天天气很好 我们去公园 他也去\n", r"a\.txt:1: expected a token and its tag.*'今天.*holds both.*LETTER-TYPE"),
     ],
 )
 def test_lines_that_do_not_fit_are_refused(write, content, told):
