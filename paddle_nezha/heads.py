@@ -18,6 +18,7 @@ Every forward ends in two options, given by name:
 """
 
 import inspect
+import math
 from collections.abc import Callable
 from typing import Any, Optional
 
@@ -75,7 +76,25 @@ def cross_entropies(logits: Tensor, labels: Tensor, labelled: Tensor) -> Tensor:
     logits = _wide(logits)
     safe = labels * labelled.astype(labels.dtype)
     chosen = paddle.take_along_axis(logits, safe.unsqueeze(-1), -1).squeeze(-1)
-    return (paddle.logsumexp(logits, -1) - chosen) * labelled.astype(logits.dtype)
+    return (_log_sum_exp(logits) - chosen) * labelled.astype(logits.dtype)
+
+
+def _log_sum_exp(logits: Tensor) -> Tensor:
+    """Of the last axis: [..., K] to [...].
+
+    Paddle's own adds one term after another on a CPU: over 21,128 words its float32 error was 20 times PyTorch's, and
+    so was that of every gradient of the loss. In two stages no term meets more than 2 sqrt(K) additions.
+    """
+    size = logits.shape[-1]
+    if size < 256:  # so few, or not known in a traced graph
+        return paddle.logsumexp(logits, -1)
+    greatest = logits.max(-1, keepdim=True).detach()
+    terms = paddle.exp(logits - greatest)
+    width = math.isqrt(size - 1) + 1
+    if width * width > size:
+        terms = paddle.concat([terms, paddle.zeros_like(terms[..., : width * width - size])], -1)
+    stages = terms.reshape([*sizes(terms)[:-1], width, width])
+    return paddle.log(stages.sum(-1).sum(-1)) + greatest.squeeze(-1)
 
 
 def cross_entropy(logits: Tensor, labels: Tensor, labelled: Optional[Tensor] = None) -> Tensor:

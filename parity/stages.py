@@ -38,6 +38,10 @@ RATIO_LIMIT = 1.5
 # biases and LayerNorms, which are sums over all tokens, are noisier in Paddle by about sqrt(tokens) / 9: measured on
 # bare LayerNorm, Linear and `sum` 1.0, 1.5, 2.3, 3.9, 7.4 times PyTorch's error at 14, 64, 256, 1024, 4096 tokens.
 TOKEN_SUM_RATIO = RATIO_LIMIT / 8.0
+# Paddle's GELU on a CPU is 0 where 1 + erf still has a tail: around -5 its float32 error was 4 times PyTorch's. There
+# the units of a trained feed-forward rest, those of the seeded cases do not: behind it, without the operators, the
+# errors of nezha-tiny-chinese were up to 1.6 times PyTorch's, and 0.7 to 1.1 times with them.
+TRAINED_GELU_RATIO = 2.0
 # A single sample is noise (Paddle and PyTorch round differently): it fails only far beyond PyTorch's worst.
 SINGLE_FACTOR, SINGLE_ULPS = 16.0, 32.0
 ULP = {"float32": float(np.finfo(np.float32).eps), "float64": float(np.finfo(np.float64).eps)}
@@ -71,6 +75,15 @@ def ratio_limit(stage: str, shape: "tuple[int, ...]", tokens: int) -> "tuple[flo
     if stage.startswith("grad:") and len(shape) == 1 and allowed > RATIO_LIMIT:
         return allowed, f"a sum over {tokens} tokens, which Paddle adds one after another and PyTorch in pairs"
     return RATIO_LIMIT, ""
+
+
+def trained_ratio_limit(stage: str, shape: "tuple[int, ...]", tokens: int) -> "tuple[float, str]":
+    """`ratio_limit` for trained weights where Paddle computes the GELU."""
+    limit, reason = ratio_limit(stage, shape, tokens)
+    before = ("embeddings", *(f"layer.0.{part}" for part in ("query", "key", "value", "scores", "probs", "context")))
+    if limit >= TRAINED_GELU_RATIO or stage in (*before, "table", "layer.0.attention_output"):
+        return limit, reason
+    return TRAINED_GELU_RATIO, "Paddle's GELU is 0 where PyTorch's still has a tail, and trained units rest there"
 
 
 def never_made(stage: str, form: str) -> bool:
