@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Union
+from typing import Any, Callable, Optional, Union
 
 PathLike = Union[str, "os.PathLike[str]"]
 
@@ -56,48 +56,45 @@ def alone_in(folder: PathLike) -> "Iterator[None]":
     Between processes this needs a system that locks folders (not Windows, not every network file system). Threads wait
     for each other whatever the folder.
     """
-    with _one_thread:
-        try:
-            import fcntl
-
-            lock = os.open(folder, os.O_RDONLY)
-        except (ImportError, OSError):
-            yield
-            return
-        try:
+    with _one_thread, _lockable(folder) as lock:
+        if lock is not None:
             with suppress(OSError):
-                fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(lock)
+                lock(wait=True)
+        yield
 
 
 @contextmanager
 def held_alone(folder: PathLike) -> "Iterator[None]":
-    """Within the block no one else holds the folder. It leaves no file.
-
-    Needs a system that locks folders, as `alone_in` does; elsewhere everyone may.
+    """Within the block no one else holds the folder. It leaves no file, and needs the systems that `alone_in` does.
 
     Raises:
         BlockingIOError: someone does, in this process or another.
     """
+    with _lockable(folder) as lock:
+        if lock is not None:
+            try:
+                lock(wait=False)
+            except BlockingIOError:
+                raise
+            except OSError:  # not every network file system can
+                pass
+        yield
+
+
+@contextmanager
+def _lockable(folder: PathLike) -> "Iterator[Optional[Callable[..., None]]]":
+    """What locks a folder until the block ends; None where the system has nothing that does."""
     try:
         import fcntl
 
-        lock = os.open(folder, os.O_RDONLY)
+        opened = os.open(folder, os.O_RDONLY)
     except (ImportError, OSError):
-        yield
+        yield None
         return
     try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise
-        except OSError:  # not every network file system can
-            pass
-        yield
+        yield lambda wait: fcntl.flock(opened, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
     finally:
-        os.close(lock)
+        os.close(opened)
 
 
 def listing(folder: PathLike, most: int = 20) -> str:
