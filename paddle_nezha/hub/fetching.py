@@ -40,6 +40,7 @@ def fetch(
     offline: Optional[bool] = None,
     progress: Optional[bool] = None,
     check: Optional[Check] = None,
+    weights: bool = True,
 ) -> Path:
     """The folder of a published checkpoint: config, vocabulary and weights, each whole and checked.
 
@@ -55,6 +56,7 @@ def fetch(
         offline: open no connection, in place of PADDLE_NEZHA_OFFLINE.
         progress: a bar on stderr; None means only on a terminal.
         check: called with the entry and the path of new weights before they are trusted; raises to refuse them.
+        weights: False leaves these out, 400 MB and more, and they come when they are asked for.
 
     Returns:
         The folder.
@@ -64,7 +66,7 @@ def fetch(
         FetchError: a file is missing and did not come, or came wrong; the message says which and what to do.
         CheckpointError: a file that is there is not the one that was published or first used.
     """
-    return _Fetch(published(name), to, cache_dir, mirror, check).run(places.is_offline(offline), progress)
+    return _Fetch(published(name), to, cache_dir, mirror, check, weights).run(places.is_offline(offline), progress)
 
 
 @dataclass(frozen=True)
@@ -129,8 +131,10 @@ class _Fetch:
         cache_dir: Optional[PathLike],
         mirror: Optional[str],
         check: Optional[Check],
+        weights: bool,
     ) -> None:
         self.entry, self.mirror = entry, mirror
+        self.files = [file for file in entry.files if weights or not file.is_weights]
         self.check: Check = check or (lambda entry, path: None)
         self.shelf = places.cache_home(cache_dir) / entry.name
         self.folder = Path(to).expanduser() if to else self.shelf
@@ -159,7 +163,7 @@ class _Fetch:
     def _lacking(self) -> "list[RemoteFile]":
         """The files that are not in the folder; those that are there are held to what they must be."""
         lacking = []
-        for file in self.entry.files:
+        for file in self.files:
             if (self.folder / file.name).is_file():
                 self._hold(file)
             else:
@@ -277,7 +281,7 @@ class _Fetch:
             logger.info("%s: no checksum was published; sha256 %s is recorded in %s", path, digest, pin_path(path).name)
 
     def _absent(self) -> "list[RemoteFile]":
-        return [file for file in self.entry.files if not (self.folder / file.name).is_file()]
+        return [file for file in self.files if not (self.folder / file.name).is_file()]
 
     def _by_hand(self, files: "list[RemoteFile]") -> str:
         lines = [

@@ -12,8 +12,13 @@ from .places import PathLike
 from .registry import Entry, published
 
 
-def resolve(name_or_folder: Union[str, PathLike], *, cache_dir: Optional[PathLike] = None) -> Path:
+def resolve(
+    name_or_folder: Union[str, PathLike], *, cache_dir: Optional[PathLike] = None, weights: bool = True
+) -> Path:
     """The folder of a checkpoint: the one named, or that of a published name, fetched if it is not here yet.
+
+    Args:
+        weights: False where config and vocabulary are enough.
 
     Raises:
         FileNotFoundError: neither a folder nor a published name; the message says what is near, or what a historical
@@ -32,7 +37,7 @@ def resolve(name_or_folder: Union[str, PathLike], *, cache_dir: Optional[PathLik
         published(str(name_or_folder))
     except ValueError as error:
         raise FileNotFoundError(f"There is no folder {str(name_or_folder)!r}. {error}") from None
-    return fetch(str(name_or_folder), cache_dir=cache_dir, check=check_weights)
+    return fetch(str(name_or_folder), cache_dir=cache_dir, check=check_weights, weights=weights)
 
 
 def check_weights(entry: Entry, weights: Path) -> None:

@@ -64,7 +64,7 @@ def resolve(folder: Any, cache_dir: Any = None) -> str:
     """
     path = path_of("folder", folder)
     if not os.path.exists(path):
-        path = os.fspath(hub.resolve(path, cache_dir=cache_dir))
+        path = os.fspath(hub.resolve(path, cache_dir=cache_dir, weights=False))
     _check_has_vocabulary(path)
     return path
 

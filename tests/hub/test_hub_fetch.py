@@ -82,6 +82,18 @@ def test_the_folder_opens(server, monkeypatch):
         np.testing.assert_array_equal(arrays[name], array)
 
 
+def test_a_tokenizer_fetches_no_weights_and_a_model_then_those_alone(server, toy, home):
+    from paddle_nezha.tokenizer import NeZhaTokenizer
+
+    weights = server.files.pop("/toy.pdparams")
+    NeZhaTokenizer.from_pretrained("toy")
+    assert (home / "vocab.txt").is_file() and not (home / "model_state.pdparams").exists()
+    server.files.clear()
+    server.files["/toy.pdparams"] = weights
+    fetch("toy")
+    assert {path.name for path in home.iterdir()} - {".fetch.lock"} == OURS
+
+
 def test_nothing_but_the_files_and_their_records_is_left(toy, home):
     assert fetch("toy") == home
     assert {path.name for path in home.iterdir()} - {".fetch.lock"} == OURS

@@ -17,7 +17,7 @@ import numpy as np
 from paddle_nezha.hub import download, fetching, registry
 from paddle_nezha.hub.download import Patience
 
-VOCABULARY = "\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"今天天气很好。"]).encode() + b"\n"
+VOCABULARY = "\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"今天的气很好。"]).encode() + b"\n"
 WEIGHTS = pickle.dumps({"word": np.arange(1000, dtype=np.float32)}, protocol=4)
 CONFIG = {"vocab_size": 12, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
 QUICK = Patience(
