@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from paddle_nezha import NeZhaConfig, NeZhaTokenizer, pipeline
@@ -64,3 +65,17 @@ def test_the_card_tells_what_was_measured(facts, card):
         assert cells(card, name) == [f"{100 * accuracy:.1f} %", f"{perplexity:.0f}"]
     assert f"{counting['positions']:,} [MASK] positions" in card
     assert f"{100 * model['nsp_accuracy']:.1f} %" in card
+
+
+def test_the_card_tells_the_comparison_of_positions(facts, card):
+    for encoding in ("functional_relative", "absolute"):
+        for length in (128, 256, 512):
+            rows = [one for one in facts["positions"] if (one["encoding"], one["length"]) == (encoding, length)]
+            assert [one["seed"] for one in rows] == [0, 1, 2]
+            shown = []
+            for name, digits, factor, unit in (
+                ("mlm_loss", 3, 1, ""), ("mask_accuracy", 1, 100, " %"), ("nsp_accuracy", 1, 100, " %"),
+            ):  # fmt: skip
+                values = [factor * one[name] for one in rows]
+                shown.append(f"{np.mean(values):.{digits}f}{unit} ± {np.std(values, ddof=1):.{digits}f}")
+            assert cells(card, f"{encoding.replace('_', ' ')} | {length}")[1:] == shown
