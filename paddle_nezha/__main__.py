@@ -1,5 +1,6 @@
 """`python -m paddle_nezha`, and the script `paddle-nezha`."""
 
+import os
 import sys
 
 
@@ -8,10 +9,16 @@ def main() -> int:
     try:
         from paddle_nezha import cli
 
-        return cli.main()
+        code = cli.main()
     except KeyboardInterrupt:
         print("paddle-nezha: stopped", file=sys.stderr)
         return 130
+    if int(os.environ.get("PADDLE_TRAINERS_NUM", "1")) > 1:
+        # Seen once: Paddle crashed as it took its process groups down, and a run that was complete counted as failed.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    return code
 
 
 if __name__ == "__main__":

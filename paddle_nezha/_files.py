@@ -35,7 +35,7 @@ def replaced(path: PathLike) -> Iterator[str]:
     except BaseException as error:
         if os.path.exists(temporary):
             os.remove(temporary)
-        if isinstance(error, OSError) and error.filename in (None, temporary):
+        if isinstance(error, OSError) and error.errno is not None and error.filename in (None, temporary):
             error.filename = target  # whoever reads the message knows this name
         raise
 

@@ -87,7 +87,7 @@ def test_the_formula_on_real_weights(folder):
     from parity.subject import Subject, judge_formula_of
 
     torch.manual_seed(0)
-    subject = Subject.open(folder, [SENTENCE, *COSINES], "model", batches=2)
+    subject = Subject.open(folder, [SENTENCE, *COSINES], "model")
     rows = judge_formula_of(subject)
     stages = {row.stage for row in rows}
     assert {"embeddings", "layer.5.output", "pooler", "grad:embeddings.position_embeddings.weight"} <= stages

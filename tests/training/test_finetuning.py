@@ -466,7 +466,7 @@ def test_two_processes_equal_one(settings, tmp_path, plain):
     alone = settings(model=str(plain), output=str(tmp_path / "alone"), epochs=1)
     assert main(["finetune", *flags(alone), "--seeds", "2"]) == 0
     script = tmp_path / "command.py"
-    script.write_text("import sys\nfrom paddle_nezha.cli import main\nsys.exit(main())\n")
+    script.write_text("import sys\nfrom paddle_nezha.__main__ import main\nsys.exit(main())\n")
     launcher = [sys.executable, "-m", "paddle.distributed.launch", "--nproc_per_node", "2"]
     # In a file: the launcher takes --train for one of its own options.
     values = {name: getattr(alone, name) for name in alone.__dataclass_fields__}

@@ -63,7 +63,7 @@ def launcher(count, folder):
     if not script.exists():  # a checkout that is on the path and not installed
         script = Path(folder) / "command.py"
         script.parent.mkdir(parents=True, exist_ok=True)
-        script.write_text("import sys\nfrom paddle_nezha.cli import main\nsys.exit(main())\n")
+        script.write_text("import sys\nfrom paddle_nezha.__main__ import main\nsys.exit(main())\n")
     return [*command, "--log_dir", str(folder), str(script)]
 
 
