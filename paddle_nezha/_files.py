@@ -35,9 +35,15 @@ def replaced(path: PathLike) -> Iterator[str]:
     except BaseException as error:
         if os.path.exists(temporary):
             os.remove(temporary)
-        if isinstance(error, OSError) and error.errno is not None and error.filename in (None, temporary):
-            error.filename = target  # whoever reads the message knows this name
+        if isinstance(error, OSError):
+            name_file(error, target, temporary)  # whoever reads the message knows the target
         raise
+
+
+def name_file(error: OSError, path: PathLike, known_as: "Optional[str]" = None) -> None:
+    """Puts a path into an error of the system that names none, as that of a full disk does, or names `known_as`."""
+    if error.errno is not None and error.filename in (None, known_as):
+        error.filename = os.fspath(path)
 
 
 def write_json(path: PathLike, content: Any) -> None:

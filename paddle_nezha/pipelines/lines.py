@@ -19,7 +19,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import IO, Any, Callable, Optional
 
-from paddle_nezha._files import PathLike
+from paddle_nezha._files import PathLike, name_file
 
 # Characters of a text beyond these are left out, so that a file without line ends does not fill the memory.
 LONGEST_TEXT = 1 << 20
@@ -244,8 +244,8 @@ def piped_in(folder: PathLike) -> "Iterator[IO[bytes]]":
         try:
             shutil.copyfileobj(sys.stdin.buffer, file, 1 << 20)
             file.flush()
-        except OSError as error:  # of a full disk it names no file
-            error.filename = error.filename or str(folder)
+        except OSError as error:
+            name_file(error, folder)
             raise
         yield file
     finally:

@@ -9,7 +9,7 @@ from typing import Any, Optional
 import numpy as np
 
 from paddle_nezha import operator
-from paddle_nezha._files import PathLike
+from paddle_nezha._files import PathLike, name_file
 from paddle_nezha._paddle import paddle
 from paddle_nezha.checkpoint import open_checkpoint
 from paddle_nezha.checkpoint.dialects import detect
@@ -114,8 +114,8 @@ def identity(model: NeZhaPretrainedModel, tokenizer: NeZhaTokenizer) -> str:
     with TemporaryDirectory() as folder:
         try:
             files = tokenizer.save_pretrained(folder)
-        except OSError as error:  # of a full disk it names no file
-            error.filename = error.filename or gettempdir()
+        except OSError as error:
+            name_file(error, gettempdir())
             raise
         for file in sorted(files):
             digest.update(Path(file).read_bytes())

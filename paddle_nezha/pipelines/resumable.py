@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from paddle_nezha._files import PathLike
+from paddle_nezha._files import PathLike, name_file
 
 logger = logging.getLogger("paddle_nezha")
 
@@ -44,8 +44,8 @@ class Growing:
             self._file.flush()
             os.fsync(self._file.fileno())
             self._record(lines, size, state)
-        except OSError as error:  # of a full disk it names no file
-            error.filename = error.filename or str(self._part)
+        except OSError as error:
+            name_file(error, self._part)
             raise
         self.lines, self.size, self.state = lines, size, state
 

@@ -12,7 +12,7 @@ from typing import Any, Callable, Optional, Protocol, Union
 
 from tqdm import tqdm
 
-from paddle_nezha._files import PathLike
+from paddle_nezha._files import PathLike, name_file
 
 from .batches import characters, windows
 from .lines import Account, numbers_of
@@ -151,8 +151,8 @@ def _stream(data: bytes) -> None:
     try:
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
-    except OSError as error:  # of a full disk it names no file
-        error.filename = "standard output"
+    except OSError as error:
+        name_file(error, "standard output")
         raise
 
 
