@@ -71,7 +71,7 @@ def begin(
     path = folder / RUN_FILE
     is_new = not path.exists()
     is_empty = not folder.exists() or not any(folder.iterdir())
-    theirs = {} if is_new else _read(path)
+    theirs = {} if is_new else read_description(path)
     if is_new and not is_empty:
         raise ValueError(f"{folder} holds files, but no {RUN_FILE}, so it is no run: give output an empty folder.")
     _hold(folder, processes, held)  # no one writes before all have looked
@@ -79,16 +79,12 @@ def begin(
         if processes.is_first:
             write_json(path, mine)
         return None
-    differ = [
-        f"{name} was {theirs['settings'].get(name)!r} and is {value!r}"
-        for name, value in mine["settings"].items()
-        if name not in free and theirs["settings"].get(name) != value
-    ]
+    differ = other_settings(theirs, mine["settings"], free)
     data = [name for name in mine if name not in ("settings", "facts")]
     differ += [
         f"{name} was {theirs.get(name)!r} and is {mine[name]!r}" for name in data if theirs.get(name) != mine[name]
     ]
-    if differ and not _has_begun(folder):  # it was refused, or stopped, before its first step
+    if differ and not has_begun(folder):  # it was refused, or stopped, before its first step
         if processes.is_first:
             write_json(path, mine)
         return None
@@ -124,7 +120,16 @@ def _hold(folder: Path, processes: Processes, held: contextlib.ExitStack) -> Non
         raise BlockingIOError(f"Another run is at work in {folder}: wait for it, or give another output.")
 
 
-def _has_begun(folder: Path) -> bool:
+def other_settings(theirs: "Mapping[str, Any]", mine: "Mapping[str, Any]", free: "Sequence[str]") -> "list[str]":
+    """How settings differ from those of a run's description, for a message; `free` are those that may."""
+    return [
+        f"{name} was {theirs['settings'].get(name)!r} and is {value!r}"
+        for name, value in mine.items()
+        if name not in free and theirs["settings"].get(name) != value
+    ]
+
+
+def has_begun(folder: Path) -> bool:
     """Whether a run has made a step."""
     log = folder / FILE
     return (log.exists() and log.stat().st_size > 0) or any(
@@ -132,8 +137,12 @@ def _has_begun(folder: Path) -> bool:
     )
 
 
-def _read(path: Path) -> "dict[str, Any]":
-    """The content of a run.json."""
+def read_description(path: Path) -> "dict[str, Any]":
+    """The content of a run.json.
+
+    Raises:
+        ValueError: it is damaged.
+    """
     try:
         content = json.loads(path.read_bytes())
         if isinstance(content["settings"], dict) and isinstance(content["facts"], dict):

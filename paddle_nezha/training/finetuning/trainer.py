@@ -119,27 +119,14 @@ def _check_seeds_folder(folder: Path, settings: FinetuneSettings) -> None:
         raise ValueError(f"{folder} holds files, but no seed of a run: give an empty folder as --output.")
     mine = dataclasses.asdict(settings)
     for path in sorted(folder.glob(f"seed-*/{runs.RUN_FILE}")):
-        if not any((path.parent / name).exists() for name in (runs.CHECKPOINTS, runs.MODEL_FOLDER)):
+        if not runs.has_begun(path.parent):
             continue  # it has come to nothing yet
-        theirs = _settings_in(path)
-        differ = [
-            f"{name} was {theirs[name]!r} and is {value!r}"
-            for name, value in mine.items()
-            if name in theirs and name not in (*FREE, "output", "seed") and theirs[name] != value
-        ]
+        differ = runs.other_settings(runs.read_description(path), mine, (*FREE, "output", "seed"))
         if differ:
             raise ValueError(
                 f"{folder} holds seeds of another run ({path.parent.name}: {'; '.join(differ)}): give what it was "
                 "given, or another --output."
             )
-
-
-def _settings_in(run_file: Path) -> "dict[str, Any]":
-    """Those of a run; none where the file is damaged, which the run itself will say."""
-    try:
-        return dict(json.loads(run_file.read_text(encoding="utf-8"))["settings"])
-    except (ValueError, TypeError, KeyError):
-        return {}
 
 
 class _Run:
