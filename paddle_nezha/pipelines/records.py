@@ -25,6 +25,7 @@ from paddle_nezha.training.data.records import (
     SpanRecord,
     TextRecord,
     TokenRecord,
+    content_of,
 )
 from paddle_nezha.training.data.tables import text_records
 
@@ -168,8 +169,7 @@ class RecordSource:
         known.table = opened.table
         digest = sha256()
         for index, record in enumerate(readers.checked(opened, known)):
-            *content, _, _ = vars(record).values()  # but for file and line
-            digest.update(repr(content).encode())
+            digest.update(repr(content_of(record)).encode())
             account.lines = index + 1
             yield Example(index, record)
         account.digest = digest.hexdigest()

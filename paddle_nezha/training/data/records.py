@@ -4,7 +4,7 @@
 """
 
 from dataclasses import dataclass
-from typing import Optional, Union
+from typing import Any, Optional, Union
 
 
 class DataError(ValueError):
@@ -77,3 +77,9 @@ class ChoiceRecord:
 
 
 Record = Union[TextRecord, TokenRecord, SpanRecord, ChoiceRecord]
+
+
+def content_of(record: Record) -> "list[Any]":
+    """What a record holds, wherever it stands."""
+    *content, _, _ = vars(record).values()  # but for file and line
+    return content

@@ -5,6 +5,7 @@ import dataclasses
 import hashlib
 import json
 import logging
+import operator
 import shutil
 import time
 from collections.abc import Mapping, Sequence
@@ -23,6 +24,7 @@ from paddle_nezha.layers import linear
 from paddle_nezha.tokenizer import NeZhaTokenizer
 from paddle_nezha.training import checkpoints, runs
 from paddle_nezha.training.data.describing import Description, read_described
+from paddle_nezha.training.data.records import content_of
 from paddle_nezha.training.engine import Engine, Precision
 from paddle_nezha.training.finetuning.predicting import answers
 from paddle_nezha.training.finetuning.settings import FREE, FinetuneSettings
@@ -163,7 +165,7 @@ class _Run:
             if file is not None:
                 self.records[split], told = read_described(file, *place, names)
                 self._tell(split, told)
-                if self.processes.is_first and _contents(self.records[split]) == _contents(learnt):
+                if self.processes.is_first and _same_examples(self.records[split], learnt):
                     logger.warning("%s has the examples of train: its scores say nothing of other texts.", split)
         for split, records in self.records.items():
             bare = next((record for record in records if _label(record) is None), None)
@@ -513,9 +515,8 @@ def write_rows(file: Path, rows: "Sequence[dict[str, Any]]") -> None:
         opened.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
-def _contents(records: "Sequence[Any]") -> "list[tuple[Any, ...]]":
-    """What records hold, wherever they stand."""
-    return [tuple(vars(record).values())[:-2] for record in records]  # but for file and line
+def _same_examples(first: "Sequence[Any]", second: "Sequence[Any]") -> bool:
+    return len(first) == len(second) and all(map(operator.eq, map(content_of, first), map(content_of, second)))
 
 
 def _label(record: Any) -> Any:
