@@ -10,6 +10,7 @@ from typing import Any, Optional
 import numpy as np
 
 from paddle_nezha._files import PathLike
+from paddle_nezha.training.scoring import UNSEEN
 from paddle_nezha.training.scoring.additive import additive
 from paddle_nezha.training.statistics import (
     MOST_SEEDS,
@@ -160,7 +161,7 @@ def possible(metric: str) -> "tuple[float, float]":
     """The least and the greatest that a score can be."""
     if metric in LOWER_IS_BETTER:
         return 0.0, math.inf
-    return (-1.0, 1.0) if metric in _CORRELATIONS else (0.0, 1.0)
+    return (-1.0, 1.0) if metric.removeprefix(UNSEEN) in _CORRELATIONS else (0.0, 1.0)
 
 
 def shown(score: float, metric: str) -> str:

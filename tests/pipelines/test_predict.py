@@ -153,7 +153,7 @@ def by_the_trainer(predictor, records):
     made, _ = task.features(records)
     outputs = answers(task, task.objective(predictor.model), made, 4096, Processes(0, 1, False))
     rows = task.rows(records, made, outputs)
-    return rows, task.score(records, rows)
+    return rows, task.score(rows)
 
 
 def near(given, truth):

@@ -20,7 +20,7 @@ from paddle_nezha import NeZhaConfig, NeZhaForPretraining, NeZhaTokenizer, load
 from paddle_nezha._paddle import paddle
 from paddle_nezha.cli import main
 from paddle_nezha.training import checkpoints
-from paddle_nezha.training.data.readers import read
+from paddle_nezha.training.data.readers import read, texts_of
 from paddle_nezha.training.engine import Engine
 from paddle_nezha.training.finetuning import trainer
 from paddle_nezha.training.finetuning.objective import TaskObjective
@@ -187,7 +187,7 @@ def test_every_task_learns_and_its_model_answers_in_a_new_process(task, settings
 import json, sys
 from pathlib import Path
 from paddle_nezha import NeZhaTokenizer, load
-from paddle_nezha.training.data.readers import read
+from paddle_nezha.training.data.readers import read, texts_of
 from paddle_nezha.training.finetuning.predicting import answers
 from paddle_nezha.training.finetuning.tasks import KINDS, Facts
 from paddle_nezha.training.processes import Processes
@@ -698,6 +698,40 @@ def test_what_the_files_were_taken_for_is_told(settings, tmp_path, caplog, monke
     assert f"empty texts, kept: 1 ({dev}:8)" in said
     warned = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert warned == ["test has the examples of train: its scores say nothing of other texts."]
+
+
+@pytest.mark.parametrize(
+    ("task", "same"),
+    [("sentence", "accuracy"), ("token", "f1"), ("span", "f1"), ("choice", "accuracy")],
+)
+def test_texts_that_train_has_too_are_told_and_judged_apart(task, same, settings, tmp_path, caplog, capsys):
+    WRITERS[task](tmp_path / f"{task}.test", np.random.default_rng(0), 50)  # the 40 examples of train, and more
+    chosen = settings(task, epochs=6, learning_rate=1e-2, test=str(tmp_path / f"{task}.test"))
+    learnt = list(read(task, chosen.train))
+    known = {tuple(texts_of(record)) for record in learnt}
+    judged = list(read(task, chosen.test))
+    new = [number for number, record in enumerate(judged) if tuple(texts_of(record)) not in known]
+    assert 0 < len(new) <= 10
+    with caplog.at_level("INFO", "paddle_nezha"):
+        result = finetune(chosen)
+    told = next(message for message in caplog.messages if message.startswith("test: ") and "layout" in message)
+    counts = re.findall(r"texts that train has too, with (?:the same|another) label: (\d+)", told)
+    assert sum(map(int, counts)) == len(judged) - len(new)
+    rows = [json.loads(line) for line in (tmp_path / "run" / "test.predictions.jsonl").read_text("utf-8").splitlines()]
+    facts = Facts.read(result.model)
+    apart = KINDS[task](facts, NeZhaTokenizer.from_pretrained(result.model)).score([rows[number] for number in new])
+    assert result.test[f"unseen_{same}"] == apart[same] > 0
+    assert read_result(tmp_path / "run", chosen).test == result.test
+    assert main(["report", str(tmp_path / "run")]) == 0
+    assert "texts not in train" in (tmp_path / "run" / "report.html").read_text("utf-8")
+
+
+def test_texts_that_are_all_new_or_all_known_are_judged_once(settings, tmp_path):
+    chosen = settings(epochs=1)
+    train, dev = Path(chosen.train), Path(chosen.dev)
+    dev.write_text("label\ttext_a\npos\t" + "早" * 30 + "\nneg\t" + "公" * 30 + "\n", "utf-8")
+    result = finetune(settings(epochs=1, dev=str(dev), test=str(train)))
+    assert not [name for name in {**result.dev, **result.test} if name.startswith("unseen_")]
 
 
 def test_an_unknown_label_in_dev(settings, tmp_path, capsys):

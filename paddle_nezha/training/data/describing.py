@@ -15,6 +15,8 @@ from paddle_nezha.training.data.records import ChoiceRecord, Record, SpanRecord,
 EMPTY = "empty texts, kept"
 DUPLICATE = "texts that an earlier line has too, with the same label"
 CONTRADICTED = "texts that an earlier line has too, with another label"
+LEARNT = "texts that train has too, with the same label"
+LEARNT_OTHERWISE = "texts that train has too, with another label"
 LONG = "examples longer than {:,} {}"
 UNBEGUN = "tags that go on with an entity that none begins (IOB1 begins its entities so)"
 UNANSWERED = "questions without an answer"
@@ -111,14 +113,18 @@ def read_described(
     layout: Optional[str] = None,
     columns: "Optional[Columns]" = None,
     labels: "Optional[Iterable[str]]" = None,
+    learnt: "Iterable[Record]" = (),
 ) -> "tuple[list[Record], Description]":
     """All records of a file, and what `describe` says of it; how long they are is left to their features.
+
+    Args:
+        learnt: what a model learns from that this file judges: texts which are there too are noted.
 
     Raises:
         DataError: as `readers.read`.
     """
     known, notes = KnownLabels(labels, None), Notes()
-    survey = _Survey(open_records(path, task, layout, columns, known, notes), notes, None, None)
+    survey = _Survey(open_records(path, task, layout, columns, known, notes), notes, None, None, learnt)
     records = []
     for record in checked(survey.opened, known):
         survey.add(record)
@@ -132,10 +138,22 @@ class _Survey:
     Args:
         opened: the file; `notes` those of its reader.
         longest: characters, or tokens, beyond which an example is noted as long; None notes none.
+        learnt: records of the file to learn from, where this is another.
     """
 
-    def __init__(self, opened: Opened, notes: Notes, separator: Optional[str], longest: Optional[int]) -> None:
+    def __init__(
+        self,
+        opened: Opened,
+        notes: Notes,
+        separator: Optional[str],
+        longest: Optional[int],
+        learnt: "Iterable[Record]" = (),
+    ) -> None:
         self.opened, self._notes, self._separator, self._longest = opened, notes, separator, longest
+        # The hash of texts to the hash of their label, as first met.
+        self._learnt: "dict[int, int]" = {}
+        for record in learnt:
+            self._learnt.setdefault(_texts_hash(record), _label_hash(record))
         self._seen: "dict[int, int]" = {}
         self._found: "Counter[str]" = Counter()
         self._lengths: "list[int]" = []
@@ -146,7 +164,16 @@ class _Survey:
         self._lengths.append(length)
         if self._longest is not None and length > self._longest:
             self._notes.add(LONG.format(self._longest, _unit(self.opened.task)), record.file, record.line)
-        _note(record, self._seen, self._notes)
+        _note(record, self._notes)
+        self._note_again(record)
+
+    def _note_again(self, record: Record) -> None:
+        """Notes texts that were met before."""
+        key, label = _texts_hash(record), _label_hash(record)
+        for known, same, other in ((self._learnt, LEARNT, LEARNT_OTHERWISE), (self._seen, DUPLICATE, CONTRADICTED)):
+            if key in known:
+                self._notes.add(same if known[key] == label else other, record.file, record.line, _place(record))
+        self._seen.setdefault(key, label)
 
     def description(self) -> Description:
         opened, table, lengths = self.opened, self.opened.table, sorted(self._lengths)
@@ -181,35 +208,36 @@ def _length(record: Record) -> int:
     return len(record.tokens) if isinstance(record, TokenRecord) else sum(map(len, texts_of(record)))
 
 
-def _note(record: Record, seen: "dict[int, int]", notes: Notes) -> None:
-    """
-    Args:
-        seen: hash of the texts to the hash of the labels, of the records before.
-    """
-    file, line = record.file, record.line
-    at = record.id if isinstance(record, (SpanRecord, ChoiceRecord)) and record.id != str(line) else ""
-    texts = tuple(texts_of(record))
-    if not isinstance(record, TokenRecord) and not all(text.strip() for text in texts):
-        notes.add(EMPTY, file, line, at)
+def _place(record: Record) -> str:
+    """The id of a question, where the file gives one."""
+    return record.id if isinstance(record, (SpanRecord, ChoiceRecord)) and record.id != str(record.line) else ""
+
+
+def _texts_hash(record: Record) -> int:
+    return hash(tuple(texts_of(record)))
+
+
+def _label_hash(record: Record) -> int:
     if isinstance(record, SpanRecord):
-        label = hash(record.answers)
-        if not record.answers:
-            notes.add(UNANSWERED, file, line, at)
+        return hash(record.answers)
+    return hash(record.label if isinstance(record, ChoiceRecord) else tuple(labels_of(record)))
+
+
+def _note(record: Record, notes: Notes) -> None:
+    """Notes what is odd about a record by itself."""
+    file, line, at = record.file, record.line, _place(record)
+    if not isinstance(record, TokenRecord) and not all(text.strip() for text in texts_of(record)):
+        notes.add(EMPTY, file, line, at)
+    if isinstance(record, SpanRecord) and not record.answers:
+        notes.add(UNANSWERED, file, line, at)
     elif isinstance(record, ChoiceRecord):
-        label = hash(record.label)
         if record.label is None:
             notes.add(UNLABELLED, file, line, at)
         if len(set(record.choices)) < len(record.choices):
             notes.add(SAME_CHOICES, file, line, at)
-    else:
-        label = hash(tuple(labels_of(record)))
-        if isinstance(record, TokenRecord):
-            for _ in range(_unbegun(record.labels or ())):
-                notes.add(UNBEGUN, file, line)
-    key = hash(texts)
-    if key in seen:
-        notes.add(DUPLICATE if seen[key] == label else CONTRADICTED, file, line, at)
-    seen.setdefault(key, label)
+    elif isinstance(record, TokenRecord):
+        for _ in range(_unbegun(record.labels or ())):
+            notes.add(UNBEGUN, file, line)
 
 
 def _unbegun(tags: "tuple[str, ...]") -> int:

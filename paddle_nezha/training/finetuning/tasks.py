@@ -124,7 +124,7 @@ class Task:
         """Adds up what the scores of rows are made of."""
         raise NotImplementedError
 
-    def score(self, records: "Sequence[Any]", rows: "list[Any]") -> "dict[str, float]":
+    def score(self, rows: "list[Any]") -> "dict[str, float]":
         tally = self.tally()
         tally.add(rows)
         return tally.scores()

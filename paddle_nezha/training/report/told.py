@@ -5,6 +5,8 @@ import math
 from collections.abc import Iterable
 from typing import Any, NamedTuple, Optional
 
+from paddle_nezha.training.scoring import UNSEEN
+
 
 class Metric(NamedTuple):
     """How a number is told.
@@ -57,6 +59,9 @@ def metric(name: str) -> Metric:
     """What is known of a number, or what its name tells."""
     if name in _KNOWN:
         return _KNOWN[name]
+    if name.startswith(UNSEEN):
+        whole = metric(name[len(UNSEEN) :])
+        return whole._replace(title=f"{whole.title}, texts not in train", section=OTHER)
     words = name.replace("_", " ").strip() or name
     ending = words.rpartition(" ")[2].lower()
     form = "share" if ending == "accuracy" else "number"
