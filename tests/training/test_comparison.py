@@ -142,7 +142,13 @@ def test_the_same_folder_twice_and_equal_single_runs(runs):
 
 def test_no_interval_leaves_what_a_score_can_be(runs):
     """Two runs far apart: the t interval of their mean is 12.7 times its standard error to either side."""
-    for metric, ends in (("accuracy", (0, 1)), ("f1_PER", (0, 1)), ("mcc", (-1, 1)), ("mse", (0, None))):
+    for metric, ends in (
+        ("accuracy", (0, 1)),
+        ("f1_PER", (0, 1)),
+        ("mcc", (-1, 1)),
+        ("unseen_mcc", (-1, 1)),
+        ("mse", (0, None)),
+    ):
         seeds = [{"seed": i, "dev": {metric: 0.3 + i / 2}} for i in range(2)]
         found = read_runs(runs(metric, {}, seeds=seeds, metric=metric)).summaries(metric)["dev"]
         uncut = 0.55 + 12.706204736432095 * 0.25

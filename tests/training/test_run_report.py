@@ -162,6 +162,8 @@ def test_numbers_of_any_name_and_kind_are_drawn(tmp_path):
         ("mlm_accuracy", "Masked LM accuracy", "share", "max"),
         ("dev_accuracy", "Dev accuracy", "share", "max"),
         ("span_loss", "Span loss", "number", "min"),
+        ("unseen_accuracy", "Accuracy, texts not in train", "share", "max"),
+        ("unseen_mcc", "Matthews correlation, texts not in train", "number", "max"),
         ("temperature", "Temperature", "number", None),
         ("_", "_", "number", None),
     ],
