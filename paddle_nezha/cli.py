@@ -13,6 +13,8 @@ import sys
 from collections.abc import Iterator
 from typing import Optional
 
+from tqdm import tqdm
+
 from paddle_nezha import __version__
 from paddle_nezha._streams import discard_output, open_closed_streams
 from paddle_nezha.checkpoint import CheckpointError
@@ -52,10 +54,18 @@ def main(arguments: "Optional[list[str]]" = None) -> int:
         return fail(f"stopped{options.kept}", 130)
 
 
+class _LogLines(logging.StreamHandler):
+    """Lines that stand by themselves, though a progress bar may be drawn where they go."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with tqdm.external_write_mode(file=self.stream):
+            super().emit(record)
+
+
 @contextlib.contextmanager
 def _log_lines() -> "Iterator[None]":
     """What the package has to say while it works, on stderr."""
-    logger, handler = logging.getLogger("paddle_nezha"), logging.StreamHandler(sys.stderr)
+    logger, handler = logging.getLogger("paddle_nezha"), _LogLines(sys.stderr)
     level, propagate = logger.level, logger.propagate
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)

@@ -19,7 +19,7 @@ import yaml
 from paddle_nezha import NeZhaConfig, NeZhaForPretraining, NeZhaTokenizer, load
 from paddle_nezha._paddle import paddle
 from paddle_nezha.cli import main
-from paddle_nezha.training import checkpoints
+from paddle_nezha.training import checkpoints, runs
 from paddle_nezha.training.data.readers import read, texts_of
 from paddle_nezha.training.engine import Engine
 from paddle_nezha.training.finetuning import trainer
@@ -732,6 +732,19 @@ def test_texts_that_are_all_new_or_all_known_are_judged_once(settings, tmp_path)
     dev.write_text("label\ttext_a\npos\t" + "早" * 30 + "\nneg\t" + "公" * 30 + "\n", "utf-8")
     result = finetune(settings(epochs=1, dev=str(dev), test=str(train)))
     assert not [name for name in {**result.dev, **result.test} if name.startswith("unseen_")]
+
+
+def test_what_goes_into_a_file_is_whole_lines_and_few_bars(settings, capsys):
+    assert main(["finetune", *flags(settings(epochs=2))]) == 0
+    lines = capsys.readouterr().err.replace("\r", "\n").split("\n")
+    for epoch in (1, 2):
+        assert sum(line.startswith(f"epoch {epoch} of 2: dev accuracy") for line in lines) == 1
+    bar = runs.progress_bar(50, 0, Processes(0, 1, False))
+    for _ in range(50):
+        time.sleep(0.02)
+        bar.update()
+    bar.close()
+    assert 1 <= capsys.readouterr().err.count("step/s") <= 3  # ten a second on a terminal
 
 
 def test_an_unknown_label_in_dev(settings, tmp_path, capsys):
