@@ -11,6 +11,8 @@ from paddle_nezha.checkpoint.verify import verify as verify_file
 from paddle_nezha.config import NeZhaConfig
 from paddle_nezha.hub import check_pin, published, read_pin, resolve, sha256_of, unpin
 from paddle_nezha.hub.registry import Entry
+from paddle_nezha.tokenizer import NeZhaTokenizer
+from paddle_nezha.tokenizer.files import VOCABULARY_FILE
 
 
 def verify(name_or_path: PathLike, *, cache_dir: Optional[PathLike] = None) -> Findings:
@@ -26,6 +28,8 @@ def verify(name_or_path: PathLike, *, cache_dir: Optional[PathLike] = None) -> F
     path = Path(name_or_path)
     if path.exists() or path.with_name(path.name + ".index").exists():  # a TensorFlow prefix is no file
         findings = verify_file(path)
+        if (path / VOCABULARY_FILE).is_file():
+            findings.checks.append(_vocabulary(path))
         file = weight_file(path) if path.is_dir() else path
         if file.is_file():
             findings.checks.append(_recorded(file))
@@ -50,6 +54,19 @@ def _verify_published(entry: Entry, folder: Path) -> Findings:
             Check("record", None, f"removed: it was made at first use, of a file that is wrong. Delete {weights} too")
         )
     return findings
+
+
+def _vocabulary(folder: Path) -> Check:
+    try:
+        tokens, rows = len(NeZhaTokenizer.from_pretrained(folder)), NeZhaConfig.from_pretrained(folder).vocab_size
+    except FileNotFoundError as error:
+        return Check("vocabulary", None, f"not held to a config, since there is none: {error}")
+    except (ValueError, OSError) as error:
+        return Check("vocabulary", False, str(error))
+    told = f"{tokens:,} tokens for {rows:,} embeddings"
+    if tokens < rows:
+        told += f"; what is left over is padding, or {VOCABULARY_FILE} lost lines"
+    return Check("vocabulary", True if tokens == rows else False if tokens > rows else None, told)
 
 
 def _held(entry: Entry, weights: Path) -> Check:

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -195,6 +196,24 @@ def test_verify_says_all_that_is_wrong(call, tmp_path):
     assert code == 1 and content["right"] is False
     wrong = {check["name"]: check["told"] for check in content["checks"] if check["passed"] is False}
     assert set(wrong) == {"values", "structure"} and "cls.predictions.dense.bias" in wrong["structure"]
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "told"),
+    [
+        (lambda lines: lines, 0, "ok     vocabulary: 778 tokens for 778 embeddings\n"),
+        (lambda lines: lines[:300] + lines[301:], 0, "--     vocabulary: 777 tokens for 778 embeddings; what is left"),
+        (lambda lines: [*lines, "novum"], 1, "WRONG  vocabulary: 779 tokens for 778 embeddings\n"),
+        (lambda lines: lines[50:], 1, "WRONG  vocabulary: "),
+    ],
+)
+def test_verify_holds_the_vocabulary_to_the_embeddings(change, code, told, call, tmp_path):
+    folder = tmp_path / "folder"
+    shutil.copytree(FOLDER, folder)
+    lines = (folder / "vocab.txt").read_text(encoding="utf-8").splitlines()
+    (folder / "vocab.txt").write_text("\n".join(change(lines)) + "\n", encoding="utf-8")
+    found, out, _ = call("verify", folder)
+    assert (found, told in out) == (code, True), out
 
 
 def test_verify_a_file_that_is_none(call, tmp_path):

@@ -43,13 +43,12 @@ def add(commands: Any) -> None:
 def _finetune(options: argparse.Namespace) -> int:
     use_all_cores()
     source = options.file or "the command line"
-    values = {
-        **PRESETS.get(options.preset, {}),
-        **(read_yaml(Path(options.file)) if options.file else {}),
-        **{name: value for name, value in given_flags(FinetuneSettings, options).items() if name != "task"},
-    }
-    if values.get("task", options.task) != options.task:
-        return fail(f"the preset or {source} is for the task {values['task']}, not {options.task}", COULD_NOT)
+    preset, written = PRESETS.get(options.preset, {}), read_yaml(Path(options.file)) if options.file else {}
+    for name, settled in ((f"the preset {options.preset}", preset), (source, written)):
+        if settled.get("task", options.task) != options.task:
+            return fail(f"{name} is for the task {settled['task']}, not {options.task}", COULD_NOT, options.json)
+    flags = {name: value for name, value in given_flags(FinetuneSettings, options).items() if name != "task"}
+    values = {**preset, **written, **flags}
     settings = make(FinetuneSettings, {**values, "task": options.task}, source)
     try:
         from paddle_nezha.training.finetuning import trainer
@@ -93,7 +92,7 @@ def _count(text: str) -> int:
 
 
 def _sum_up(folder: Path) -> None:
-    from paddle_nezha.training.comparison import read_runs
+    from paddle_nezha.training.comparison import OF_SEEDS, read_runs
 
     runs = read_runs(folder)
     for split, summary in runs.summaries(runs.metric).items():
@@ -101,3 +100,4 @@ def _sum_up(folder: Path) -> None:
             f"{split:9} {runs.metric}: {summary.mean:.4f}, 95 % from {summary.low:.4f} to {summary.high:.4f} "
             f"(sd {summary.sd:.4f}, {summary.least:.4f} .. {summary.greatest:.4f}, {summary.n} seeds)"
         )
+    print(OF_SEEDS)

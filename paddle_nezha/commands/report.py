@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 from paddle_nezha.commands.shared import COULD_NOT, DONE, add_json, command, fail, print_json
-from paddle_nezha.training.comparison import shown
+from paddle_nezha.training.comparison import OF_SEEDS, shown
 from paddle_nezha.training.report import (
     MOST_RUNS,
     PAGE,
@@ -102,3 +102,5 @@ def _print_scores(results: Results) -> None:
             print(f"{split:4}  {name} {told}")
         if one.missing is not None:
             print(f"{split:4}  {one.missing}")
+    if len(results.seeds) > 1:
+        print(OF_SEEDS)

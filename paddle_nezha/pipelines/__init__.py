@@ -7,6 +7,7 @@ judge = pipeline("sentence", model="run/model")  # what `paddle-nezha finetune s
 judge("房间很干净")["prediction"]
 """
 
+import os
 from typing import Any, Optional
 
 from paddle_nezha._files import PathLike
@@ -43,7 +44,8 @@ def pipeline(task: Optional[str] = None, model: Optional[PathLike] = None, **opt
 
         return Predictor.open(model, task, **options)
     if task not in TASKS:
-        raise ValueError(f"expected a task out of {', '.join(TASKS)}, but got {task!r}.")
+        folder = f" Name a folder so: pipeline(model={task!r})." if os.path.isdir(task) else ""
+        raise ValueError(f"expected a task out of {', '.join(TASKS)}, but got {task!r}.{folder}")
     # These need Paddle, and reading files does not.
     if task == "fill-mask":
         from paddle_nezha.pipelines.fill_mask import FillMask

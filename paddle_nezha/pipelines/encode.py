@@ -12,6 +12,7 @@ from paddle_nezha._paddle import paddle
 from paddle_nezha.model import NeZhaModel
 from paddle_nezha.padding import padding_goes_by_itself
 from paddle_nezha.tokenizer import NeZhaTokenizer
+from paddle_nezha.training.vocabulary import check_vocabulary
 
 from . import models
 from .batches import TOKENS_PER_BATCH, batches, padded, windows
@@ -48,7 +49,7 @@ class Encoder:
     ) -> None:
         if pooling not in POOLINGS:
             raise ValueError(f"pooling must be one of {', '.join(POOLINGS)}, but got {pooling!r}.")
-        models.check_vocabulary(model.config, tokenizer)
+        check_vocabulary(model.config, tokenizer)
         self.model, self.tokenizer, self.pooling = model, tokenizer, pooling
         self.max_length = models.checked_length(model.config, max_length)
         self.tokens_per_batch = models.checked_budget(tokens_per_batch)

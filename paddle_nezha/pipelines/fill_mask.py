@@ -12,6 +12,7 @@ from paddle_nezha._paddle import paddle
 from paddle_nezha.heads import NeZhaForMaskedLM
 from paddle_nezha.padding import padding_goes_by_itself
 from paddle_nezha.tokenizer import NeZhaTokenizer
+from paddle_nezha.training.vocabulary import check_vocabulary
 
 from . import models
 from .batches import TOKENS_PER_BATCH, batches, padded, windows
@@ -68,7 +69,7 @@ class FillMask:
         max_length: Optional[int] = None,
         tokens_per_batch: int = TOKENS_PER_BATCH,
     ) -> None:
-        models.check_vocabulary(model.config, tokenizer)
+        check_vocabulary(model.config, tokenizer)
         self.model, self.tokenizer = model, tokenizer
         self.max_length = models.checked_length(model.config, max_length)
         self.tokens_per_batch = models.checked_budget(tokens_per_batch)

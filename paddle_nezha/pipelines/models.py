@@ -64,17 +64,6 @@ def open_model(
     return kind.from_pretrained(folder), tokenizer
 
 
-def check_vocabulary(config: NeZhaConfig, tokenizer: NeZhaTokenizer) -> None:
-    """
-    Raises:
-        ValueError: the tokenizer has ids that the model does not know.
-    """
-    if len(tokenizer) > config.vocab_size:
-        raise ValueError(
-            f"The tokenizer has {len(tokenizer)} tokens and the model {config.vocab_size}: they do not belong together."
-        )
-
-
 def checked_length(config: NeZhaConfig, max_length: Optional[int]) -> int:
     """The most tokens of a row, [CLS] and [SEP] included; None is `DEFAULT_LENGTH`, or what absolute positions allow.
 

@@ -14,6 +14,7 @@ from paddle_nezha.tokenizer import NeZhaTokenizer
 from paddle_nezha.training.finetuning.predicting import answers
 from paddle_nezha.training.finetuning.tasks import FILE, KINDS, Facts, Task
 from paddle_nezha.training.processes import Processes
+from paddle_nezha.training.vocabulary import check_vocabulary
 
 from . import models
 from .batches import TOKENS_PER_BATCH, windows
@@ -69,7 +70,8 @@ class Predictor:
             raise ValueError(
                 f"n_best must be 0 or more, and is for span alone; got {n_best} for {task.facts.task}: leave it out."
             )
-        models.check_vocabulary(model.config, task.tokenizer)
+        check_vocabulary(model.config, task.tokenizer)
+        task.facts.check_tokenizer(task.tokenizer)
         self.task, self.model, self.n_best = task, model, n_best
         self.tokens_per_batch = models.checked_budget(tokens_per_batch)
         self._objective = task.objective(model)

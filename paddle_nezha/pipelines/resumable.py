@@ -18,6 +18,10 @@ from paddle_nezha._files import PathLike, name_file
 logger = logging.getLogger("paddle_nezha")
 
 
+class InputChanged(ValueError):
+    """What was written is a part of nothing."""
+
+
 class Growing:
     """What was written so far: `lines` of the input, `size` bytes."""
 
@@ -87,7 +91,7 @@ def resumable(
     path: PathLike, settings: "Mapping[str, Any]", surroundings: "Mapping[str, Any]", force: bool = False
 ) -> "Iterator[Growing]":
     """An output to append to. After the block it bears its name; if the block raises, what was appended is kept, and
-    the next call with the same settings goes on behind it.
+    the next call with the same settings goes on behind it. (`InputChanged` keeps nothing.)
 
     Args:
         settings: all that decides the output's bytes, the input's digest among it. JSON.
@@ -113,8 +117,9 @@ def resumable(
         try:
             growing.append(b"", 0, state)  # notes what it is a part of
             yield growing
-        except BaseException:
-            if noted := _noted(note):
+        except BaseException as error:
+            noted = 0 if isinstance(error, InputChanged) else _noted(note)
+            if noted:
                 kept = f"{noted:,}"
                 logger.info("The first %s lines are kept in %s; the same command goes on from there.", kept, part)
             else:

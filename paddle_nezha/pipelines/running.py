@@ -16,7 +16,7 @@ from paddle_nezha._files import PathLike, name_file
 
 from .batches import characters, windows
 from .lines import Account, numbers_of
-from .resumable import refuse_existing, resumable, written_names
+from .resumable import InputChanged, refuse_existing, resumable, written_names
 
 # Raised with the way windows and batches are made, so that no part of another edition is gone on with.
 _EDITION = 1
@@ -128,7 +128,10 @@ def run_file(job: Job, source: Readable, output: PathLike, *, force: bool = Fals
                     growing.append(answers, len(window), None if job.memory is None else job.memory.state())
                     bar.update(len(window))
             if (again.lines, again.digest) != (account.lines, account.digest):
-                raise ValueError(f"{source.name} changed while it was read: begin anew with --force.")
+                raise InputChanged(
+                    f"{source.name} changed while it was read, so nothing is kept: give the same command again when it "
+                    "is complete."
+                )
             return Done(account, growing.resumed)
 
 

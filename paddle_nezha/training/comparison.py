@@ -25,6 +25,7 @@ from paddle_nezha.training.statistics import (
 
 RESULT = "result.json"
 SPLITS = ("test", "dev")
+OF_SEEDS = "Intervals are of the mean over seeds: what other seeds would give, not what other texts would."
 LOWER_IS_BETTER = ("mse", "loss")
 _CORRELATIONS = ("mcc", "pearson", "spearman")
 _SAME_SCORE = 1e-4  # a result may have been written with four digits
@@ -139,8 +140,10 @@ def compare_runs(
     chances = [test.p for test in (seeds, items) if test is not None]
     differs = all(p < SIGNIFICANT for p in chances) if chances else None
     difference = float(np.mean(left) - np.mean(right))
-    if first.folder.resolve() == second.folder.resolve():
-        sentence = f"Both are the runs of {first.folder}, so there is nothing to compare: name the folder of others."
+    one, other = first.folder.resolve(), second.folder.resolve()
+    if one == other or one in other.parents or other in one.parents:
+        whole = second.folder if other in one.parents else first.folder
+        sentence = f"Both are runs of {whole}, so there is nothing to compare: name the folder of others."
     else:
         sentence = _sentence(names, metric, split, (len(left), len(right)), difference, seeds, items, differs)
     return Comparison(

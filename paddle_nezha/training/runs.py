@@ -71,10 +71,8 @@ def begin(
     """
     path = folder / RUN_FILE
     is_new = not path.exists()
-    is_empty = not folder.exists() or not any(folder.iterdir())
+    check_folder(folder)
     theirs = {} if is_new else read_description(path)
-    if is_new and not is_empty:
-        raise ValueError(f"{folder} holds files, but no {RUN_FILE}, so it is no run: give output an empty folder.")
     _hold(folder, processes, held)  # no one writes before all have looked
     if is_new:
         if processes.is_first:
@@ -106,6 +104,24 @@ def begin(
             "; ".join(others),
         )
     return checkpoints.newest(folder / CHECKPOINTS)
+
+
+def check_folder(folder: Path) -> None:
+    """
+    Raises:
+        ValueError: a run cannot go there: it is a file, or holds something that is no run.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{folder} is a file, and a run is a folder: give another output.")
+    if not folder.exists() or (folder / RUN_FILE).exists() or not any(folder.iterdir()):
+        return
+    seeds = sorted(path.parent.name for path in folder.glob(f"seed-*/{RUN_FILE}"))
+    if seeds:
+        raise ValueError(
+            f"{folder} holds runs of several seeds ({', '.join(seeds)}): give --seeds to go on with them, or another "
+            "output."
+        )
+    raise ValueError(f"{folder} holds files, but no {RUN_FILE}, so it is no run: give output an empty folder.")
 
 
 def _hold(folder: Path, processes: Processes, held: contextlib.ExitStack) -> None:

@@ -42,6 +42,21 @@ def test_the_input_is_not_written_over(text, kind, force):
     assert text.read_text(encoding="utf-8") == "一\n二\n" and not os.path.exists(f"{out}.part")
 
 
+def test_an_input_that_changes_while_it_is_read_leaves_nothing(text, caplog):
+    out = text.with_name("out.txt")
+    text.write_text("一\n" * 40_000, encoding="utf-8")  # more than is read at once
+
+    def answer(lines):
+        with open(text, "a", encoding="utf-8") as file:
+            file.write("三\n")
+        return b"x\n" * len(lines)
+
+    with caplog.at_level("INFO", "paddle_nezha"), pytest.raises(ValueError, match="changed while it was read, so noth"):
+        run_file(Job(answer, {}, {}, 1), Source(text), out, progress=False)
+    assert not caplog.messages and [path.name for path in text.parent.iterdir()] == ["in.txt"]
+    assert run_file(JOB, Source(text), out, progress=False).account.lines > 40_000
+
+
 @pytest.mark.parametrize("place", [1, 2, 3])
 def test_nor_by_what_is_written_on_the_way(text, place):
     name = written_names(text.with_name("out"))[place]

@@ -1,10 +1,12 @@
 """What a fine-tuned model answers: every task, in order, resumed, and scored as fine-tuning scores."""
 
+import dataclasses
 import gzip
 import io
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -31,6 +33,7 @@ from paddle_nezha.training.finetuning.trainer import finetune
 from paddle_nezha.training.processes import Processes
 from paddle_nezha.training.scoring.classes import score_classes
 from paddle_nezha.training.scoring.entities import score_entities
+from paddle_nezha.training.vocabulary import vocabulary_digest
 from weights.demo import FOLDER
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -61,7 +64,9 @@ def folders(tmp_path_factory):
     tokenizer = NeZhaTokenizer.from_pretrained(FOLDER)
     draw = np.random.default_rng(5)
     for name, classes in NAMES.items():
-        task = KINDS[name](Facts(name, classes, 96 if name == "span" else 24, 8, 5), tokenizer)
+        task = KINDS[name](
+            Facts(name, classes, 96 if name == "span" else 24, 8, 5, vocabulary_digest(tokenizer)), tokenizer
+        )
         config = NeZhaConfig(
             vocab_size=len(tokenizer),
             hidden_size=32,
@@ -517,6 +522,31 @@ def test_folders_that_will_not_do_are_refused(folders, tmp_path):
     with pytest.raises(ValueError, match="form must be one of jsonl, tsv"):
         predictor = Predictor.open(folders["pair"])
         predictor.run(predictor.source(tmp_path), tmp_path / "out", form="csv")
+
+
+def test_a_folder_given_as_the_task_is_told_where_it_goes(folders):
+    with pytest.raises(ValueError, match=r"Name a folder so: pipeline\(model='.*sentence'\)"):
+        paddle_nezha.pipeline(str(folders["sentence"]))
+
+
+def test_the_vocabulary_must_be_that_of_fine_tuning(folders, tmp_path, caplog):
+    folder = tmp_path / "model"
+    shutil.copytree(folders["sentence"] / "model", folder)
+    facts = Facts.read(folder)
+    lines = (folder / "vocab.txt").read_text(encoding="utf-8").splitlines()
+    swapped = [*lines[:-2], lines[-1], lines[-2]]  # as many, and two of them other words
+    (folder / "vocab.txt").write_text("\n".join(swapped) + "\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="not the one that the model was fine-tuned with"):
+        Predictor.open(folder)
+    dataclasses.replace(facts, vocabulary=None).write(folder)  # as the message says
+    Predictor.open(folder)
+    content = json.loads((folder / "task.json").read_text(encoding="utf-8"))
+    del content["vocabulary"]  # a model of before there was one
+    (folder / "task.json").write_text(json.dumps(content), encoding="utf-8")
+    assert not caplog.messages
+    (folder / "vocab.txt").write_text("\n".join(lines[:-1]) + "\n", encoding="utf-8")
+    Predictor.open(folder)
+    assert "has 777 tokens and the model embeddings for 778" in caplog.text
 
 
 def test_facts_of_another_model_are_refused(folders, tmp_path):

@@ -134,8 +134,11 @@ def test_the_same_folder_twice_and_equal_single_runs(runs):
     again = folder.parent / "b" / ".." / "a"
     (folder.parent / "b").mkdir()
     assert compared(folder, again).sentence == (
-        f"Both are the runs of {folder}, so there is nothing to compare: name the folder of others."
+        f"Both are runs of {folder}, so there is nothing to compare: name the folder of others."
     )
+    seed = runs("a/seed-0", {0: 350})
+    for pair in ((folder, seed), (seed, folder)):
+        assert compared(*pair).sentence.startswith(f"Both are runs of {folder}, so")
     found = compared(runs("c", {0: 350}, predictions=False), runs("d", {0: 350}, predictions=False))
     assert found.sentence.startswith("Nothing can be said yet: c and d are equal on test accuracy, but there is no ")
 

@@ -215,7 +215,7 @@ def test_the_head_of_the_saved_model_knows_its_classes(settings, tmp_path):
 # ---- stopped, and taken up again
 
 
-def test_a_run_goes_on_bit_for_bit(settings, tmp_path, monkeypatch):
+def test_a_run_goes_on_bit_for_bit(settings, tmp_path, monkeypatch, caplog):
     finetune(settings(epochs=3, output=str(tmp_path / "whole")))
     made = Engine.step
 
@@ -228,7 +228,9 @@ def test_a_run_goes_on_bit_for_bit(settings, tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         finetune(settings(epochs=3, checkpoint_every=2))
     monkeypatch.setattr(Engine, "step", made)
-    again = finetune(settings(epochs=3, checkpoint_every=2))
+    with caplog.at_level("INFO", "paddle_nezha"):
+        again = finetune(settings(epochs=3, checkpoint_every=2))
+    assert f"{tmp_path / 'run'} goes on from step 6 of 15." in caplog.messages
     assert losses(tmp_path / "run") == losses(tmp_path / "whole")
     assert again.dev == finetune(settings(epochs=3, output=str(tmp_path / "whole"))).dev
     for name in ("dev.predictions.jsonl", "result.json"):
@@ -281,10 +283,13 @@ def test_sigterm_saves_and_leaves(settings, tmp_path):
     assert checkpoints.newest(tmp_path / "run" / "checkpoints").step >= 5
 
 
-def test_a_finished_run_is_left_as_it_is(settings, tmp_path):
+def test_a_finished_run_is_left_as_it_is(settings, tmp_path, caplog):
     first = finetune(settings())
+    assert not any("goes on" in message or "is finished" in message for message in caplog.messages)
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*") if path.name != "metrics.jsonl"}
-    assert finetune(settings()) == first
+    with caplog.at_level("INFO", "paddle_nezha"):
+        assert finetune(settings()) == first
+    assert f"{tmp_path / 'run'} is finished: nothing is trained anew." in caplog.messages
     assert before == {path: path.stat().st_mtime_ns for path in before}
 
 
@@ -745,6 +750,35 @@ def test_what_goes_into_a_file_is_whole_lines_and_few_bars(settings, capsys):
         bar.update()
     bar.close()
     assert 1 <= capsys.readouterr().err.count("step/s") <= 3  # ten a second on a terminal
+
+
+def test_answers_of_which_none_stands_in_its_text_teach_nothing(settings, tmp_path, capsys):
+    chosen = settings("span")
+    train = Path(chosen.train)
+    content = json.loads(train.read_text("utf-8"))
+    for paragraph in content["data"][0]["paragraphs"]:
+        paragraph["qas"][0]["answers"][0]["text"] = "不在文中"
+    train.write_text(json.dumps(content, ensure_ascii=False), "utf-8")
+    assert main(["finetune", *flags(chosen)]) == 2
+    err = capsys.readouterr().err
+    assert f"{train}: not one answer stands in the text that it is asked of" in err
+    assert not (tmp_path / "run").exists()
+
+
+def test_where_a_run_cannot_go_is_said_before_files_are_read(settings, tmp_path, capsys):
+    (tmp_path / "file").write_text("mine", "utf-8")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "notes.txt").write_text("mine", "utf-8")
+    (tmp_path / "many" / "seed-3").mkdir(parents=True)
+    (tmp_path / "many" / "seed-3" / "run.json").write_text("{}", "utf-8")
+    for name, message in (
+        ("file", "is a file, and a run is a folder"),
+        ("full", "holds files, but no run.json"),
+        ("many", r"holds runs of several seeds (seed-3): give --seeds to go on with them"),
+    ):
+        assert main(["finetune", *flags(settings(output=str(tmp_path / name)))]) == 2
+        err = capsys.readouterr().err
+        assert message in err and "layout" not in err
 
 
 def test_an_unknown_label_in_dev(settings, tmp_path, capsys):

@@ -11,9 +11,9 @@ _WORDS = {
     "cut_words": "words longer than a window were cut",
     "cut_questions": "questions were cut",
     "moved_answers": "answers did not stand at their stated start and were found elsewhere",
-    "lost_answers": "records have no answer that stands in their text, and teach nothing",
+    "lost_answers": "records have no answer that stands in their text: no loss counts them",
     "inexact_answers": "answers begin or end within a token",
-    "divided_answers": "answers fit into no window, and those windows teach nothing",
+    "divided_answers": "answers fit into no window: no loss counts those that hold a part of them",
     "unanswered": "records have no answer",
     "added_choices": "empty choices were added",
 }

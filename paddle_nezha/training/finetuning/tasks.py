@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any, Optional
 
@@ -11,6 +11,7 @@ import numpy as np
 from paddle_nezha import heads
 from paddle_nezha._files import write_json
 from paddle_nezha._paddle import Tensor
+from paddle_nezha.tokenizer import NeZhaTokenizer
 from paddle_nezha.training import collators, features
 from paddle_nezha.training.data import readers
 from paddle_nezha.training.data.labels import measures
@@ -19,6 +20,7 @@ from paddle_nezha.training.finetuning.objective import SpanObjective, TaskObject
 from paddle_nezha.training.finetuning.settings import METRICS
 from paddle_nezha.training.finetuning.tallies import ClassTally, EntityTally, SpanTally, Tally
 from paddle_nezha.training.scoring.entities import find_entities, is_tag, joined
+from paddle_nezha.training.vocabulary import vocabulary_digest
 
 FILE = "task.json"
 _RESTORE = "Copy it back from the model that fine-tuning left."
@@ -31,6 +33,7 @@ class Facts:
     Args:
         names: the classes, in the order of the head's outputs; None where the task has none.
         max_length, stride, max_answer_length: see `FinetuneSettings`.
+        vocabulary: `vocabulary_digest` of the tokenizer; None where it is not known.
     """
 
     task: str
@@ -38,6 +41,7 @@ class Facts:
     max_length: int
     stride: int
     max_answer_length: int
+    vocabulary: Optional[str] = None
 
     def write(self, folder: Path) -> None:
         write_json(folder / FILE, vars(self))
@@ -60,13 +64,26 @@ class Facts:
             raise ValueError(f"{file} is no JSON ({error}). {_RESTORE}") from None
         if not isinstance(content, dict):
             raise ValueError(f"{file} must hold an object, but holds a {type(content).__name__}. {_RESTORE}")
-        names = [item.name for item in fields(cls)]
-        missing, unknown = [name for name in names if name not in content], [key for key in content if key not in names]
+        known = {item.name: item.default for item in fields(cls)}
+        missing = [name for name, default in known.items() if default is MISSING and name not in content]
+        unknown = [key for key in content if key not in known]
         if missing or unknown:
             parts = [("lacks", missing), ("has the unknown", unknown)]
             told = " and ".join(f"{verb} {', '.join(keys)}" for verb, keys in parts if keys)
             raise ValueError(f"{file} {told}. {_RESTORE}")
         return cls(**content)
+
+    def check_tokenizer(self, tokenizer: NeZhaTokenizer) -> None:
+        """
+        Raises:
+            ValueError: it is not the one that the model was fine-tuned with.
+        """
+        if self.vocabulary not in (None, vocabulary_digest(tokenizer)):
+            raise ValueError(
+                "The tokenizer is not the one that the model was fine-tuned with, so it reads other words than are "
+                "meant: copy vocab.txt and the tokenizer's other files back from the model that fine-tuning left. If "
+                f"they were changed on purpose, write null as the `vocabulary` of {FILE}."
+            )
 
 
 class Task:

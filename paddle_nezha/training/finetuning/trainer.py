@@ -25,8 +25,9 @@ from paddle_nezha.tokenizer import NeZhaTokenizer
 from paddle_nezha.training import checkpoints, runs
 from paddle_nezha.training.data.describing import Description, read_described
 from paddle_nezha.training.data.readers import texts_of
-from paddle_nezha.training.data.records import content_of
+from paddle_nezha.training.data.records import DataError, content_of
 from paddle_nezha.training.engine import Engine, Precision
+from paddle_nezha.training.features.framing import IGNORED
 from paddle_nezha.training.finetuning.predicting import answers
 from paddle_nezha.training.finetuning.settings import FREE, FinetuneSettings
 from paddle_nezha.training.finetuning.tasks import FILE as TASK_FILE
@@ -37,6 +38,7 @@ from paddle_nezha.training.run_folders import model_in
 from paddle_nezha.training.sampling import LengthBatchSampler, feature_lengths
 from paddle_nezha.training.schedule import Schedule
 from paddle_nezha.training.scoring import UNSEEN
+from paddle_nezha.training.vocabulary import check_vocabulary, vocabulary_digest
 
 RESULT = "result.json"
 _BEST = "best-epoch-{:03}"
@@ -139,6 +141,7 @@ class _Run:
     def __init__(self, settings: FinetuneSettings, processes: Processes, held: contextlib.ExitStack):
         self.settings, self.processes = settings, processes
         self.folder = Path(settings.output)
+        runs.check_folder(self.folder)
         self.source = model_in(resolve(settings.model))
         self.model: Any = None
         self._read()
@@ -181,13 +184,34 @@ class _Run:
                     f"{bare.file}, line {bare.line} has no label, which {split} needs: `paddle-nezha predict` answers "
                     "to files without labels."
                 )
-        facts = Facts(settings.task, names, settings.max_length, settings.stride, settings.max_answer_length)
-        self.task = KINDS[settings.task](facts, NeZhaTokenizer.from_pretrained(self.source))
+        tokenizer = NeZhaTokenizer.from_pretrained(self.source)
+        facts = Facts(
+            settings.task,
+            names,
+            settings.max_length,
+            settings.stride,
+            settings.max_answer_length,
+            vocabulary_digest(tokenizer),
+        )
+        self.task = KINDS[settings.task](facts, tokenizer)
         self.features = {}
         for split, records in self.records.items():
             self.features[split], report = self.task.features(records)
             if self.processes.is_first:
                 logger.info("%s: %s", split, report)
+        if all(feature.get("start_positions") == IGNORED for feature in self.features["train"]):
+            raise DataError(
+                f"{settings.train}: not one answer stands in the text that it is asked of, so there is nothing to "
+                "learn. An answer must be a piece of its context, letter by letter; see the lines above."
+            )
+        half = settings.max_length // 2
+        if settings.task == "span" and settings.stride > half and self.processes.is_first:
+            logger.info(
+                "Windows of long texts begin %d tokens apart, half of max_length, as a stride of %d would pass over "
+                "some of them.",
+                half,
+                settings.stride,
+            )
 
     def _tell(self, split: str, told: Description) -> None:
         if self.processes.is_first:
@@ -206,6 +230,7 @@ class _Run:
         paddle.seed(settings.seed)
         self.model = self._pretrained()
         runs.check_length(self.model.config, settings.max_length)
+        check_vocabulary(self.model.config, task.tokenizer)
         self.model.nezha.encoder.enable_recompute = settings.recompute
         weights = None
         if settings.class_weights == "balanced":
@@ -268,6 +293,7 @@ class _Run:
         mine = self.task.facts
         if (self.source / TASK_FILE).exists():
             theirs = Facts.read(self.source)
+            theirs.check_tokenizer(self.task.tokenizer)
             return (theirs.task, theirs.names) != (mine.task, mine.names)
         config = NeZhaConfig.from_pretrained(self.source)
         was = next(iter(config.architectures or ()), None)
@@ -305,6 +331,8 @@ class _Run:
         finished = read_result(self.folder, settings)
         if finished is not None:
             self._check_finished()
+            if self.processes.is_first:
+                logger.info("%s is finished: nothing is trained anew.", self.folder)
             return finished
         if self.model is None:
             self._build()
@@ -314,6 +342,8 @@ class _Run:
         total = self.steps_per_epoch * settings.epochs
         if self.saved is not None:
             self._check_best(done)
+            if self.processes.is_first:
+                logger.info("%s goes on from step %d of %d.", self.folder, done, total)
             runs.restore(self.saved, self.model, self.engine)
         with contextlib.ExitStack() as stack:
             log = stack.enter_context(runs.metrics_log(self.folder, done, settings.curves, self.processes))

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Union
 
-from paddle_nezha.training.comparison import shown
+from paddle_nezha.training.comparison import OF_SEEDS, shown
 from paddle_nezha.training.report.results import (
     ClassLine,
     Confusion,
@@ -35,6 +35,8 @@ def results_section(results: Results) -> str:
     remark = "Dev chose the epoch, so its scores flatter the model."
     if "test" not in splits:
         remark += " Give a test file (--test) for scores that do not."
+    if len(results.seeds) > 1:
+        remark += f" {OF_SEEDS}"
     return (
         f'<section class="results"><dl>{tiles}</dl><p class="soft">Scores are points, 0 to 100. {remark}</p>'
         f"{switch}{details}</section>"
