@@ -69,6 +69,7 @@ def _log_lines() -> "Iterator[None]":
     level, propagate = logger.level, logger.propagate
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
+    handler.addFilter(lambda record: record.name != "paddle_nezha.tuning")  # `paddle-nezha info` tells it
     logger.propagate = False  # Paddle gives the root logger a handler, which would say everything once more
     try:
         yield

@@ -54,7 +54,7 @@ _TOLD = {
     "off": "switched off",
 }
 
-_logger = logging.getLogger("paddle_nezha")
+_logger = logging.getLogger("paddle_nezha.tuning")
 _lock = threading.RLock()
 _done: "Optional[Tuning]" = None
 
@@ -129,7 +129,7 @@ def tune_cpu() -> Tuning:
     untuned process's as they do between two processors, by the rounding of sums taken in another order.
 
     It needs no Paddle and imports none. Called again it does nothing and returns what it returned first. What it did is
-    one line at level INFO of the logger "paddle_nezha".
+    one line at level INFO of the logger "paddle_nezha.tuning".
 
     Raises:
         ValueError: PADDLE_NEZHA_TUNE is neither 0 nor 1. Everything else that goes wrong is a reason in the result.

@@ -1,6 +1,7 @@
 """The command line: what it prints, and what it answers to the shell."""
 
 import json
+import logging
 import os
 import re
 import shutil
@@ -13,6 +14,7 @@ import numpy as np
 import published
 import pytest
 
+from paddle_nezha import cli
 from paddle_nezha.checkpoint import pdparams, safetensors
 from paddle_nezha.cli import main, parser
 from paddle_nezha.hub import published as published_entry
@@ -518,3 +520,10 @@ def test_ctrl_c_while_modules_are_imported(monkeypatch, capsys):
     monkeypatch.setattr(sys, "meta_path", [Interrupted(), *sys.meta_path])
     assert script() == 130
     assert capsys.readouterr().err == "paddle-nezha: stopped\n"
+
+
+def test_what_tuning_did_is_left_to_info(capsys):
+    with cli._log_lines():
+        logging.getLogger("paddle_nezha.tuning").info("tuned")
+        logging.getLogger("paddle_nezha").info("said")
+    assert capsys.readouterr().err == "said\n"
