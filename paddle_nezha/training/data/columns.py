@@ -51,14 +51,12 @@ class Table:
     header: "Optional[tuple[str, ...]]"
     width: Optional[int]
 
-    def named(self) -> "dict[str, str]":
-        """Role to a name for people: the one in the header, or "column 2" counted from 1."""
+    def named(self) -> "dict[str, Union[int, str]]":
+        """Role to the column's name or key, or to its place from 0 where columns have no names: as `columns` does."""
         return {role: self._name(place) for role, place in self.places.items()}
 
-    def _name(self, place: "Union[int, str]") -> str:
-        if isinstance(place, str):
-            return place
-        return f"column {place + 1}" if self.header is None else self.header[place]
+    def _name(self, place: "Union[int, str]") -> "Union[int, str]":
+        return place if isinstance(place, str) or self.header is None else self.header[place]
 
 
 def known_names(names: "Sequence[str]", task: str) -> "dict[str, int]":
@@ -181,7 +179,9 @@ def _said(
         elif -width <= column < width:
             places[role] = column % width
         else:
-            raise DataError(f"{where}: columns takes {role} from column {column}, but there are {width}. Correct it.")
+            raise DataError(
+                f"{where}: columns takes {role} from column {column}, but the file has {places_of(width)}. Correct it."
+            )
     return Table(task, places, tuple(names) if has_header else None, width)
 
 
@@ -241,6 +241,11 @@ def _refuse_header(rows: "Sequence[Sequence[str]]", label: int, task: str, where
         )
 
 
+def places_of(width: int) -> str:
+    """The places that so many columns have, for a message."""
+    return f"columns 0 to {width - 1}" if width > 1 else "column 0 alone"
+
+
 def is_quoted(cell: str) -> bool:
     """Whether a cell of a TSV file is what a spreadsheet makes of a text."""
     return len(cell) > 1 and cell[0] == cell[-1] == '"'
@@ -257,7 +262,7 @@ def is_number(text: str) -> bool:
 def _advice(task: str, places: bool = False) -> str:
     roles = [role for role in ROLES[task] if role != "id"]
     shown = ", ".join(f"{role}: {place if places else 'NAME'}" for place, role in enumerate(roles))
-    return f"--columns '{{{shown}}}' (columns= in Python)"
+    return f"--columns '{{{shown}}}' ({'counted from 0; ' if places else ''}columns= in Python)"
 
 
 def _flag(names: "Mapping[str, str]") -> str:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from statistics import median
-from typing import Optional
+from typing import Optional, Union
 
 from paddle_nezha.training.data.columns import Columns, is_number
 from paddle_nezha.training.data.labels import KnownLabels, in_order, split_labels
@@ -30,8 +30,8 @@ _MOST_LABELS = 20
 class Description:
     """
     Args:
-        columns: role to the column's name in the header, its key, or "column 2" counted from 1; empty for layouts
-            without columns.
+        columns: role to the column's name in the header, its key, or its place from 0; empty for layouts without
+            columns.
         header: whether line 1 of a table holds names.
         unused: names of the header, or keys, that nothing was taken from.
         labels: how often each is met, in the order of `label_names`; an example may have several. The tags of tokens;
@@ -44,7 +44,7 @@ class Description:
     file: str
     layout: str
     task: str
-    columns: "Mapping[str, str]"
+    columns: "Mapping[str, Union[int, str]]"
     header: bool
     unused: "tuple[str, ...]"
     records: int
@@ -68,7 +68,11 @@ class Description:
         return f"{self.file}: layout {self.layout}{', names in line 1' if self.header else ''}"
 
     def _columns(self) -> "list[str]":
-        used = ", ".join(f"{role} from {name}" for role, name in self.columns.items())
+        used = ", ".join(
+            f"{role} from {name if isinstance(name, str) else f'column {name}'}" for role, name in self.columns.items()
+        )
+        if any(isinstance(name, int) for name in self.columns.values()):
+            used += " (counted from 0)"
         return [*([used] if used else ()), *([f"not used: {', '.join(self.unused)}"] if self.unused else ())]
 
     def _labels(self) -> "list[str]":

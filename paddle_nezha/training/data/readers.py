@@ -355,7 +355,7 @@ def open_to_tag(
     opened = open_records(path, "sentence", layout, columns, all_labels, notes)
     table, remark = opened.table, None
     if table is not None and "label" in table.places:
-        text = {"text": table.places["text"] if table.header is None else table.named()["text"]}
+        text = {"text": table.named()["text"]}
         opened, remark = open_records(path, "sentence", opened.layout, text, all_labels, notes), UNUSED
     elif table is not None and layout is None and columns is None and opened.layout == "tsv" and table.header is None:
         remark = SENTENCES

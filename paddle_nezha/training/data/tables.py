@@ -174,7 +174,10 @@ def text_records(
     Raises:
         DataError: a row without a text, or without a label where others have one.
     """
-    names = table.named()
+    names = {
+        role: name if isinstance(name, str) else f"column {name} (counted from 0)"
+        for role, name in table.named().items()
+    }
     for line, row in rows:
         where = f"{file}:{line}"
         text = text_of(row["text"], names["text"], where)

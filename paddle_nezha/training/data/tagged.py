@@ -13,7 +13,7 @@ from sys import intern
 from typing import Any, Optional, Union
 
 from paddle_nezha._files import PathLike, listing
-from paddle_nezha.training.data.columns import Columns, Table
+from paddle_nezha.training.data.columns import Columns, Table, check_columns, places_of
 from paddle_nezha.training.data.lines import TextFile, shortened
 from paddle_nezha.training.data.notes import Notes
 from paddle_nezha.training.data.records import DataError, TokenRecord
@@ -105,11 +105,13 @@ def read_conll(file: TextFile, table: Table) -> "Iterator[TokenRecord]":
 def _places(columns: "Optional[Columns]", width: int, file: str) -> "dict[str, int]":
     if columns is None:
         return {"tokens": 0, "labels": width - 1} if width > 1 else {"tokens": 0}
+    check_columns(columns, "token", f"{file}:1")
     for role, place in columns.items():
         if isinstance(place, str) or not -width <= place < width:
             raise DataError(
-                f"{file}:1: columns takes {role} from {place!r}, but CoNLL columns have no names and there are "
-                f"{width}. Give places, as in --columns '{{tokens: 0, labels: -1}}' (columns= in Python)."
+                f"{file}:1: columns takes {role} from {f'column {place}' if isinstance(place, int) else repr(place)}, "
+                f"but CoNLL columns have no names, and the file has {places_of(width)}. Give places, as in --columns "
+                "'{tokens: 0, labels: -1}' (counted from 0, negative from behind; columns= in Python)."
             )
     return {role: int(place) % width for role, place in columns.items()}
 

@@ -77,14 +77,20 @@ def test_what_was_told_can_be_told_otherwise(write):
     assert (found.task, found.columns, found.unused) == ("sentence", {"text": "text_b", "label": "label"}, ("text_a",))
 
 
-def test_columns_without_names_are_counted_from_one(write):
-    found = describe(write("a.tsv", "1\t很好的\n0\t很坏的\n"))
-    assert (found.columns, found.header) == ({"text": "column 2", "label": "column 1"}, False)
+def test_columns_without_names_are_told_as_columns_takes_them(write):
+    path = write("a.tsv", "1\t很好的\n0\t很坏的\n")
+    found = describe(path)
+    assert (found.columns, found.header) == ({"text": 1, "label": 0}, False)
+    assert "  text from column 1, label from column 0 (counted from 0)\n" in str(found)
+    assert describe(path, columns=found.columns) == found
+    tagged = describe(write("a.txt", "京 NN B-LOC\n城 NN I-LOC\n"))
+    assert "; tokens from column 0, labels from column 2 (counted from 0)\n" in tagged.brief()
+    assert "counted" not in str(describe(write("b.tsv", "label\ttext\n1\t很好的\n0\t很坏的\n")))
 
 
 def test_places_from_behind_are_told_from_the_front(write):
     found = describe(write("a.tsv", "1\tx\t好\n0\ty\t坏\n"), columns={"text": -1, "label": -3})
-    assert found.columns == {"text": "column 3", "label": "column 1"}
+    assert found.columns == {"text": 2, "label": 0}
 
 
 def test_lengths(write):

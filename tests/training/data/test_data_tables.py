@@ -208,6 +208,10 @@ def test_empty_texts_are_kept_and_empty_labels_refused(write):
     with pytest.raises(DataError, match=r"a\.tsv:2: expected a label in 'label', got an empty one"):
         rows("sentence", write("a.tsv", "label\ttext\n \t好\n0\t坏\n"))
     with pytest.raises(
+        DataError, match=r"a\.tsv:2: expected a label in 'column 0 \(counted from 0\)', got an empty one"
+    ):
+        rows("sentence", write("a.tsv", "1\t很好的\n \t很坏的\n"), columns={"text": 1, "label": 0})
+    with pytest.raises(
         DataError, match=r"a\.jsonl:2: expected a label under 'label', as other lines have, got nothing"
     ):
         rows("sentence", write("a.jsonl", of_objects({"text": "好", "label": 1}, {"text": "坏"})))

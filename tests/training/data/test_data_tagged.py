@@ -82,11 +82,20 @@ def test_lines_that_do_not_fit_are_refused(write, content, told):
         sentences(write("a.txt", content))
 
 
-@pytest.mark.parametrize("columns", [{"tokens": 0, "labels": 2}, {"tokens": "word"}])
-def test_columns_that_are_not_there_are_refused(write, columns):
-    with pytest.raises(
-        DataError, match=r"a\.txt:1: columns takes .* there are 2\. Give places, as in --columns '\{tok"
-    ):
+@pytest.mark.parametrize(
+    "columns, told",
+    [
+        (
+            {"tokens": 0, "labels": 2},
+            r"takes labels from column 2, .* columns 0 to 1\. Give places, as in --columns '\{t",
+        ),
+        ({"tokens": "word"}, r"takes tokens from 'word', .* no names, .* columns 0 to 1\. .*counted from 0"),
+        ({"text": 0, "label": 1}, r"names 'text'; a token task has tokens, labels"),
+        ({"labels": 1}, "says nothing of tokens"),
+    ],
+)
+def test_columns_that_are_not_there_are_refused(write, columns, told):
+    with pytest.raises(DataError, match=r"a\.txt:1: columns " + told):
         sentences(write("a.txt", "京 B-LOC\n"), columns=columns)
 
 
