@@ -1,8 +1,9 @@
 """What a labelled file was taken for, and what is in it: for people to look at before they train."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from decimal import Context, Decimal
 from statistics import median
 from typing import Optional, Union
 
@@ -24,6 +25,8 @@ UNLABELLED = "questions that do not say which choice is right"
 SAME_CHOICES = "questions with the same choice twice"
 _INSIDE = "IMEL"  # prefixes of tags that follow another
 _MOST_LABELS = 20
+_MOST_ALIKE = 3
+_EXACT = Context(prec=60, traps=[])  # where floats take codes of many digits for one number
 
 
 @dataclass(frozen=True)
@@ -258,7 +261,21 @@ def _of_labels(task: str, names: "list[str]") -> "list[str]":
     told = []
     if task in ("sentence", "pair", "token") and len(names) == 1:
         told.append(f"one class only, {names[0]!r}: nothing can be learnt from it")
-    if task in ("sentence", "pair") and names and all(map(is_number, names)):
-        if not all(float(name).is_integer() for name in names):
-            told.append("labels are numbers, not all of them whole: classes if there are few, otherwise regression")
+    if task in ("sentence", "pair"):
+        told.extend(_of_numbers(names))
     return told
+
+
+def _of_numbers(names: "list[str]") -> "Iterator[str]":
+    if names and all(map(is_number, names)) and not all(float(name).is_integer() for name in names):
+        yield "labels are numbers, not all of them whole: each is a class of its own, and regression is no task here"
+    spellings: "dict[Decimal, list[str]]" = {}
+    for name in filter(is_number, names):
+        spellings.setdefault(_EXACT.create_decimal(name), []).append(name)
+    alike = [" and ".join(map(repr, several)) for several in spellings.values() if len(several) > 1]
+    if alike:
+        more = ", ..." if len(alike) > _MOST_ALIKE else ""
+        yield (
+            f"labels that are the same number, yet classes of their own: {', '.join(alike[:_MOST_ALIKE])}{more}; spell "
+            "them alike"
+        )

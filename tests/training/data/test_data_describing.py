@@ -110,7 +110,21 @@ def test_one_class_and_regression_are_told(write):
     found = describe(write("a.tsv", "label\ttext\n1\t一\n1\t二\n"))
     assert found.notes == ("one class only, '1': nothing can be learnt from it",)
     found = describe(write("a.tsv", "label\ttext\n1.0\t一\n2.5\t二\n"))
-    assert found.notes == ("labels are numbers, not all of them whole: classes if there are few, otherwise regression",)
+    assert found.notes == (
+        "labels are numbers, not all of them whole: each is a class of its own, and regression is no task here",
+    )
+
+
+def test_one_number_in_several_spellings_is_noted(write):
+    def notes(*labels):
+        return describe(write("a.tsv", "label\ttext\n" + "".join(f"{a}\t一{a}\n" for a in labels))).notes
+
+    told = "labels that are the same number, yet classes of their own: {}; spell them alike"
+    assert notes("1", "1.0", "0", "好", "01") == (told.format("'01' and '1' and '1.0'"),)
+    assert notes("0", "0.0", "1", "1.0", "2", "2.0", "3", "3.0") == (
+        told.format("'0' and '0.0', '1' and '1.0', '2' and '2.0', ..."),
+    )
+    assert notes("9007199254740992", "9007199254740993", "1e-99999999999999999999", "好") == ()
 
 
 def test_several_labels_count_each(write):
