@@ -123,7 +123,7 @@ def _typed(item: "Field[Any]", value: Any, source: str) -> Any:
         "int": "a whole number",
         "float": "a number",
         "str": "a text",
-        "dict": "a mapping",
+        "dict": "a mapping such as {name: value}",
     }
     raise ValueError(f"{source}: {item.name} must be {words[plain]}, but got {value!r}.")
 

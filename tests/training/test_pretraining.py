@@ -527,7 +527,7 @@ def test_settings_from_a_file_and_flags(settings, tmp_path, capsys, monkeypatch)
         ("steps: many", "steps must be a whole number, but got 'many'"),
         ("steps: 1.5", "steps must be a whole number, but got 1.5"),
         ("whole_word: perhaps", "whole_word must be true or false, but got 'perhaps'"),
-        ("config: [1]", r"config must be a mapping, but got \[1\]"),
+        ("config: [1]", r"config must be a mapping such as \{name: value\}, but got \[1\]"),
         ("optimizer: sgd", "optimizer must be lamb or adamw, but is 'sgd'"),
         ("batch_size: 0", "batch_size must be above 0 and finite, but is 0"),
         ("beta2: 1", "beta2 must be at least 0 and below 1, but is 1"),
