@@ -811,7 +811,7 @@ def test_help_lists_the_layouts_and_a_broken_file_is_told_what_fine_tuning_has(s
     with pytest.raises(SystemExit):
         main(["finetune", "--help"])
     told = " ".join(capsys.readouterr().out.split())
-    assert "tsv, tsv-quoted, csv, jsonl, json, conll, two-file, squad, cmrc, c3" in told
+    assert "tsv, tsv-quoted, csv, jsonl, json, conll, cluener, two-file, squad, cmrc, c3" in told
     assert "a folder with source.txt and target.txt" in told
     (tmp_path / "broken.yaml").write_text("- 1", "utf-8")
     assert main(["finetune", "sentence", "--config", str(tmp_path / "broken.yaml")]) == 2

@@ -7,6 +7,7 @@
     jsonl         all              an object a line: OCNLI, TNEWS, IFLYTEK, AFQMC
     json          all              a list of such objects
     conll         token            a token and its tag a line, blank lines between sentences
+    cluener       token            an object a line: a text, and its entities by their places, or none: CLUENER 2020
     two-file      token            characters in one file, tags in another: a pair of paths, or their folder
     squad         span             SQuAD 1.1 and 2.0, CMRC 2018, DRCD
     cmrc          span             CMRC 2018's older list of paragraphs
@@ -20,7 +21,7 @@ regression use float(label). A pair labelled "-" is dropped, as OCNLI asks for, 
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Optional, Union
@@ -58,6 +59,7 @@ from paddle_nezha.training.data.tables import (
 )
 from paddle_nezha.training.data.tagged import (
     conll_table,
+    entity_records,
     looks_like_conll,
     read_conll,
     read_two_files,
@@ -75,6 +77,7 @@ LAYOUTS = {
     "jsonl": TASKS,
     "json": TASKS,
     "conll": ("token",),
+    "cluener": ("token",),
     "two-file": ("token",),
     "squad": ("span",),
     "cmrc": ("span",),
@@ -121,7 +124,8 @@ def read(
         path: a file, open as a `TextFile` or not; for the layout "two-file" two of them, or their folder.
         layout: one of LAYOUTS; None tells it from the content.
         columns: role to a column's name or its place from 0 (negative from behind). Roles are text, pair, label;
-            tokens, labels; question, context, answers, id; and choices. Names ask for a header. None tells them.
+            tokens, labels (of the layout "cluener" text, label); question, context, answers, id; and choices. Names
+            ask for a header. None tells them.
         labels: those a model knows; any other is refused.
         separator: what stands between several labels of an example; None for one label each.
         notes: counts what was odd.
@@ -171,7 +175,7 @@ def open_records(
         if form == "lines":
             layout = _layout_of_lines(filled, file.name, task, known)
         elif form == "jsonl":
-            layout = "jsonl"
+            layout = "cluener" if _have_entities(_objects(sample, file.name), task, columns) else "jsonl"
         else:
             document = Document(file)
             layout = _layout_of_document(document.content, file.name)
@@ -182,10 +186,13 @@ def open_records(
     if layout == "conll":
         table = conll_table(file, columns, sample)
         return Opened(file.name, layout, "token", table, read_conll(file, table))
-    if layout == "jsonl":
-        keys = _keys(found for _, found in objects_of_lines(sample, file.name, Notes()))
-        table = table_of_keys(keys, task, columns, f"{file.name}:1")
+    if layout in ("jsonl", "cluener"):
+        keys = _keys(_objects(sample, file.name))
+        table = table_of_keys(keys, "sentence" if layout == "cluener" else task, columns, f"{file.name}:1")
         rows = rows_of_objects(objects_of_lines(file.lines(), file.name, notes), table)
+        if layout == "cluener":
+            table = replace(table, task="token")
+            return Opened(file.name, layout, "token", table, entity_records(rows, table, file.name, notes))
         return _of_rows(file.name, layout, table, rows, known, notes)
     if document is None:
         cells = [(line, row) for line, row in _sampled_cells(sample, layout, file.name) if is_filled(row)]
@@ -271,6 +278,21 @@ def _is_object(line: str) -> bool:
     except (ValueError, RecursionError):
         return True
     return not isinstance(found.get("data"), list)
+
+
+def _have_entities(objects: "Sequence[Mapping[str, Any]]", task: Optional[str], columns: "Optional[Columns]") -> bool:
+    """Whether objects hold a text, and in place of its label its entities; or nothing else, if it is to be tagged."""
+    if columns is not None and task == "token":
+        return "text" in columns  # no other layout of tokens has one
+    keys = _keys(objects)
+    if columns is None and "tokens" in known_names(keys, "token"):
+        return False
+    places = columns or {role: keys[place] for role, place in known_names(keys, "sentence").items()}
+    if "text" not in places:
+        return False
+    if "label" not in places:
+        return task == "token" and set(keys) <= {places["text"], "id"}
+    return any(isinstance(found.get(str(places["label"])), dict) for found in objects)
 
 
 def _layout_of_document(content: Any, file: str) -> str:
@@ -373,8 +395,8 @@ def _noted(records: "Iterator[Record]", what: str, notes: Notes) -> "Iterator[Re
 
 def _holds_texts(path: Paths, layout: Optional[str], columns: "Optional[Columns]", known: KnownLabels) -> bool:
     """Whether a file to be tagged holds texts, rather than tokens."""
-    if columns is not None:
-        return "text" in columns
+    if columns is not None and "text" not in columns:
+        return False
     if layout not in (None, "jsonl", "json"):
         return "sentence" in LAYOUTS.get(str(layout), ())
     if not isinstance(path, TextFile):
@@ -384,10 +406,13 @@ def _holds_texts(path: Paths, layout: Optional[str], columns: "Optional[Columns]
     sample = path.sample()
     lines = [line for _, line in sample if line.strip()]
     form = layout or _form_of(lines)
+    if layout is None and form == "jsonl" and _have_entities(_objects(sample, path.name), None, columns):
+        return False
+    if columns is not None:
+        return True
     if form == "lines":
         return _are_sentences(lines, path.name, known)
-    content = (found for _, found in objects_of_lines(sample, path.name, Notes()))
-    keys = _keys(content if form == "jsonl" else Document(path).content)
+    keys = _keys(_objects(sample, path.name) if form == "jsonl" else Document(path).content)
     return "tokens" not in known_names(keys, "token") and "text" in known_names(keys, "sentence")
 
 
@@ -441,6 +466,10 @@ def _sampled_cells(sample: "Sequence[tuple[int, str]]", layout: str, file: str) 
         if not rows:
             raise
     return rows
+
+
+def _objects(sample: "Sequence[tuple[int, str]]", file: str) -> "list[dict[str, Any]]":
+    return [found for _, found in objects_of_lines(sample, file, Notes())]
 
 
 def _keys(objects: "Iterable[Any]") -> "list[str]":

@@ -1,13 +1,15 @@
-"""Sentences of tagged characters or words: CoNLL columns, People's Daily in two files, rows of two lists.
+"""Sentences of tagged characters or words: CoNLL columns, People's Daily in two files, rows of two lists, and CLUENER's
+entities by their places.
 
-Tags stay as they are in the file, whatever their scheme. Columns and tokens are separated by tabs or by blanks (U+0020)
-alone, because other white space may be a token itself.
+Tags stay as they are in the file, whatever their scheme; entities become BIO. Columns and tokens are separated by tabs
+or by blanks (U+0020) alone, because other white space may be a token itself.
 """
 
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
+from operator import index
 from pathlib import Path
 from sys import intern
 from typing import Any, Optional, Union
@@ -17,7 +19,7 @@ from paddle_nezha.training.data.columns import Columns, Table, check_columns, pl
 from paddle_nezha.training.data.lines import TextFile, shortened
 from paddle_nezha.training.data.notes import Notes
 from paddle_nezha.training.data.records import DataError, TokenRecord
-from paddle_nezha.training.data.tables import Row, is_texts
+from paddle_nezha.training.data.tables import Row, is_texts, text_of
 
 _DOCUMENT = "-DOCSTART-"
 _TAG = re.compile(r"O|[BIESMLUW][-_]\S+")
@@ -187,7 +189,11 @@ def token_records(rows: "Iterable[Row]", file: str, notes: Notes) -> "Iterator[T
         if not isinstance(tokens, str) and not is_texts(tokens):
             raise DataError(f"{where}: expected a list of tokens, or a text, got {_shown(tokens)}. Mend the line.")
         if "labels" in row and not is_texts(labels):
-            raise DataError(f"{where}: expected a list of tags by name, got {_shown(labels)}. Write tags as texts.")
+            by_places = " Entities by their places are the layout 'cluener', whose columns are text and label."
+            raise DataError(
+                f"{where}: expected a list of tags by name, got {_shown(labels)}. Write tags as texts."
+                f"{by_places if isinstance(labels, dict) else ''}"
+            )
         if labels is not None and not all(label.strip() for label in labels):
             raise DataError(f"{where}: expected a tag for each token, got an empty one. Add it.")
         if labels is not None and len(tokens) != len(labels):
@@ -196,6 +202,64 @@ def token_records(rows: "Iterable[Row]", file: str, notes: Notes) -> "Iterator[T
             notes.add(EMPTY_SENTENCES, file, line)
             continue
         yield TokenRecord(tuple(tokens), None if labels is None else tuple(labels), file, line)
+
+
+def entity_records(rows: "Iterable[Row]", table: Table, file: str, notes: Notes) -> "Iterator[TokenRecord]":
+    """From rows with a text, whose characters are the tokens, and its entities by their places, as in CLUENER 2020:
+    {type: {text: [[first, last], ...]}}, where the last character belongs to the entity. Tags are BIO.
+
+    Raises:
+        DataError: something else, places that do not hold what they name, or entities that share a character.
+    """
+    for line, row in rows:
+        where = f"{file}:{line}"
+        text = text_of(row["text"], str(table.places["text"]), where)
+        labels = _tags_of_entities(text, row["label"], where) if "label" in row else None
+        if not text:
+            notes.add(EMPTY_SENTENCES, file, line)
+            continue
+        yield TokenRecord(tuple(text), labels, file, line)
+
+
+def _tags_of_entities(text: str, given: Any, where: str) -> "tuple[str, ...]":
+    tags = ["O"] * len(text)
+    for kind, name, first, last in _entities(given, where):
+        at = f"{where}: the entity {shortened(name, 30)} ({kind}) at [{first}, {last}]"
+        if not 0 <= first <= last < len(text):
+            raise DataError(
+                f"{at} is empty or not within the text, which has {len(text)} characters. Places count from 0, and the "
+                "last one belongs to the entity. Correct or remove it."
+            )
+        if text[first : last + 1] != name:
+            raise DataError(
+                f"{at} is not there: the text has {shortened(text[first : last + 1], 30)}. Places count from 0, and "
+                "the last one belongs to the entity. Correct or remove it."
+            )
+        taken = next((tag[2:] for tag in tags[first : last + 1] if tag != "O"), None)
+        if taken is not None:
+            raise DataError(
+                f"{at} overlaps another ({taken}). Nested or overlapping entities cannot be tagged, since a character "
+                "has one tag. Keep one of them, or remove the line."
+            )
+        tags[first : last + 1] = [f"B-{kind}"] + [f"I-{kind}"] * (last - first)
+    return tuple(map(intern, tags))
+
+
+def _entities(given: Any, where: str) -> "list[tuple[str, str, int, int]]":
+    """Type, text, and first and last place of each."""
+    try:
+        return [
+            (kind, name, index(first), index(last))
+            for kind, texts in given.items()
+            for name, places in texts.items()
+            for first, last in places
+        ]
+    except (AttributeError, TypeError, ValueError):
+        raise DataError(
+            f"{where}: expected entities by type, text and places, as in "
+            f'{{"name": {{"李明": [[0, 1]]}}}}, or {{}} where there are none, got {_shown(given)}. Mend or remove the '
+            "line."
+        ) from None
 
 
 def _shown(value: Any) -> str:

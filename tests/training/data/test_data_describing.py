@@ -56,6 +56,7 @@ def test_a_table_in_words(write):
         ),
         ("a.json", json.dumps([{"text": "一", "label": "0"}]), "json", "sentence"),
         ("a.txt", "京 B-LOC\n城 I-LOC\n", "conll", "token"),
+        ("a.json", json.dumps({"text": "京城", "label": {"LOC": {"京城": [[0, 1]]}}}), "cluener", "token"),
         (
             "a.json",
             json.dumps({"data": [{"paragraphs": [{"context": "一", "qas": [{"question": "二"}]}]}]}),

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from paddle_nezha.training.data.describing import describe
 from paddle_nezha.training.data.notes import Notes
 from paddle_nezha.training.data.readers import read
 from paddle_nezha.training.data.records import DataError, TokenRecord
@@ -147,3 +148,91 @@ def test_rows_of_tokens_and_tags(write):
         sentences(write("a.jsonl", json.dumps({**row, "ner_tags": ["O"]})))
     with pytest.raises(DataError, match=r"a\.jsonl:1: expected a list of tokens, or a text, got '3'"):
         sentences(write("a.jsonl", json.dumps({**row, "tokens": 3})))
+
+
+def entities(*lines):
+    return "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+
+
+BANK = {
+    "text": "浙商银行叶老桂说银行",
+    "label": {"name": {"叶老桂": [[4, 6]]}, "company": {"浙商银行": [[0, 3]], "银行": [[8, 9]]}},
+}
+BANK_TAGS = "B-company I-company I-company I-company B-name I-name I-name O B-company I-company"
+
+
+def test_cluener_has_entities_by_their_places(write):
+    none, twice = {"text": "好", "label": {}}, {"text": "京，京", "label": {"city": {"京": [[0, 0], [2, 2]]}}}
+    path = write("train.json", entities(none, BANK, twice))
+    assert list(read("token", path)) == [
+        TokenRecord(("好",), ("O",), str(path), 1),
+        TokenRecord(tuple(BANK["text"]), tuple(BANK_TAGS.split()), str(path), 2),
+        TokenRecord(tuple("京，京"), ("B-city", "O", "B-city"), str(path), 3),
+    ]
+    assert list(read("token", path, layout="cluener", columns={"text": "text", "label": "label"})) == list(
+        read("token", path)
+    )
+    told = describe(path)
+    assert str(told).startswith(
+        f"{path}: layout cluener, read for the token task\n  text from text, label from label\n"
+    )
+    assert list(read("token", path, columns=told.columns)) == list(read("token", path))
+    renamed = write("b.json", entities({"正文": BANK["text"], "实体": BANK["label"]}))
+    assert sentences(renamed, columns={"text": "正文", "label": "实体"}) == [(" ".join(BANK["text"]), BANK_TAGS)]
+    with pytest.raises(
+        DataError, match=r"train\.json:1: .* sentence task, got the layout 'cluener', which is for token"
+    ):
+        list(read("sentence", path))
+    with pytest.raises(DataError, match=r"expected a list of tags by name, got .* the layout 'cluener', whose columns"):
+        sentences(renamed, columns={"tokens": "正文", "labels": "实体"})
+    assert [record.text for record in read("sentence", path, columns={"text": "text"})][0] == "好"
+
+
+def test_cluener_of_the_test_file_has_no_tags(write):
+    path = write("test.json", entities({"id": 0, "text": "四川"}, {"id": 1, "text": ""}))
+    notes = Notes()
+    assert list(read("token", path, notes=notes)) == [TokenRecord(("四", "川"), None, str(path), 1)]
+    assert notes.counts == {"sentences without a character, passed over": 1}
+    (_, renamed) = read("token", write("b.json", entities({"a": "四川"}, {"a": "山"})), columns={"text": "a"})
+    assert (renamed.tokens, renamed.labels) == (("山",), None)
+    with pytest.raises(DataError, match="columns takes label from 'label', but the keys are 'id', 'text'"):
+        sentences(path, columns={"text": "text", "label": "label"})
+    # What else there is may be the tags.
+    with pytest.raises(DataError, match="expected tokens for the token task, got the names 'text', 'bio'"):
+        sentences(write("a.jsonl", entities({"text": "四川", "bio": ["O", "O"]})))
+    with pytest.raises(DataError, match="expected tokens for the token task, got the names 'text', 'label'"):
+        sentences(write("a.jsonl", entities({"text": "四川", "label": "好"})))
+
+
+@pytest.mark.parametrize(
+    "label, told",
+    [
+        (
+            {"LOC": {"京城": [[0, 0]]}},
+            r"the entity '京城' \(LOC\) at \[0, 0\] is not there: the text has '京'\. .* belongs",
+        ),
+        ({"LOC": {"京城": [[0, 2]]}}, r"'京城' .* at \[0, 2\] is not there: the text has '京城很'"),
+        (
+            {"LOC": {"大": [[4, 5]]}},
+            r"'大' .* at \[4, 5\] is empty or not within the text, which has 5 characters\. Places",
+        ),
+        ({"LOC": {"大": [[-1, -1]]}}, "not within"),
+        ({"LOC": {"": [[1, 0]]}}, "is empty"),
+        (
+            {"LOC": {"京城": [[0, 1]]}, "ORG": {"城很": [[1, 2]]}},
+            r"'城很' \(ORG\) .* overlaps another \(LOC\)\. Nested .* Keep",
+        ),
+        ({"LOC": {"城": [[1, 1]], "京城": [[0, 1]]}}, r"'京城' .* overlaps another \(LOC\)"),
+        ({"LOC": {"京城": [0, 1]}}, r"expected entities .*\[\[0, 1\]\]\}\}, or \{\} where .* got \"\{'LOC'"),
+        ({"LOC": {"京城": [["0", "1"]]}}, "expected entities"),
+        ({"LOC": {"京城": [[0, 1, 2]]}}, "expected entities"),
+        ({"LOC": {"京城": 0}}, "expected entities"),
+        ({"LOC": ["京城"]}, "expected entities"),
+        ([], r"expected entities .* got '\[\]'"),
+        (None, r"expected entities .* got nothing\. Mend or remove"),
+    ],
+)
+def test_entities_that_cannot_be_tagged_are_refused(write, label, told):
+    path = write("a.json", entities(BANK, {"text": "京城很大。", "label": label}))
+    with pytest.raises(DataError, match=r"a\.json:2: .*" + told):
+        sentences(path)

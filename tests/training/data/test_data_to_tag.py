@@ -54,12 +54,19 @@ def test_lines_of_one_character_or_word_are_tokens(write, layout, content, sente
 
 def test_a_layout_forces_either(write):
     assert read(write("a.txt", LINES), "conll") == ([("北京大学在北京。", "李明说你好")], {})
+    texts = write("a.json", '{"id": 0, "text": "北京"}')
+    assert read(texts, "cluener") == read(texts, "jsonl") == ([("北", "京")], {})
     assert read(write("b.txt", TOKEN_LINES), "tsv") == ([("北",), ("京",), (), ("大",), ("学",)], {})
 
 
 def test_tagged_files_stay_what_they_are(write):
     assert read(write("a.txt", "北 B-LOC\n京 I-LOC\n\n好 O\n")) == ([("北", "京"), ("好",)], {})
     assert read(write("b.txt", "李 PER\n明 PER\n\n好 O\n")) == ([("李", "明"), ("好",)], {})  # tags of the model alone
+    row = json.dumps({"text": "北京", "label": {"LOC": {"北京": [[0, 1]]}}})
+    for columns in (None, {"text": "text", "label": "label"}):
+        (record,) = open_to_tag(write("c.json", row), None, columns, KNOWN, Notes()).records
+        assert (record.tokens, record.labels) == (("北", "京"), ("B-LOC", "I-LOC"))
+    assert read(write("c.json", row), None, {"text": "text"}) == ([("北", "京")], {})
     folder = write("two/source.txt", "北 京\n").parent
     write("two/target.txt", "B-LOC I-LOC\n")
     assert read(folder) == ([("北", "京")], {})
@@ -69,8 +76,9 @@ def test_tagged_files_stay_what_they_are(write):
     "name, content, columns, noted",
     [
         ("a.jsonl", '{"text": "北京"}\n{"text": "好"}\n', None, {}),
+        ("a.json", '{"id": 0, "text": "北京"}\n{"id": 1, "text": "好"}\n', None, {}),
         ("a.json", '[{"text": "北京"},\n{"text": "好"}]', None, {}),
-        ("a.jsonl", '{"text": "北京", "label": {"LOC": {}}}\n{"text": "好", "label": null}\n', None, {UNUSED: 2}),
+        ("a.jsonl", '{"text": "北京", "label": "LOC"}\n{"text": "好", "label": null}\n', None, {UNUSED: 2}),
         ("a.txt", "text\n北京\n好\n", None, {}),
         ("a.csv", "text\n北京\n好\n", None, {}),
         ("a.tsv", "id\ttext\n1\t北京\n2\t好\n", None, {}),
