@@ -24,6 +24,7 @@ from paddle_nezha.training.data.tables import Row, is_texts, text_of
 _DOCUMENT = "-DOCSTART-"
 _TAG = re.compile(r"O|[BIESMLUW][-_]\S+")
 EMPTY_SENTENCES = "sentences without a character, passed over"
+OVERLAPPING = "entities that share characters with a longer or an earlier one, left out"
 
 
 def looks_like_conll(lines: "Sequence[str]", share: float) -> bool:
@@ -208,22 +209,30 @@ def entity_records(rows: "Iterable[Row]", table: Table, file: str, notes: Notes)
     """From rows with a text, whose characters are the tokens, and its entities by their places, as in CLUENER 2020:
     {type: {text: [[first, last], ...]}}, where the last character belongs to the entity. Tags are BIO.
 
+    A character has one tag: of entities that share one the longest stays, of equal ones the first, and the others are
+    noted.
+
     Raises:
-        DataError: something else, places that do not hold what they name, or entities that share a character.
+        DataError: something else, or places that do not hold what they name.
     """
     for line, row in rows:
         where = f"{file}:{line}"
         text = text_of(row["text"], str(table.places["text"]), where)
-        labels = _tags_of_entities(text, row["label"], where) if "label" in row else None
+        labels, left_out = None, 0
+        if "label" in row:
+            labels, left_out = _tags_of_entities(text, row["label"], where)
+        for _ in range(left_out):
+            notes.add(OVERLAPPING, file, line)
         if not text:
             notes.add(EMPTY_SENTENCES, file, line)
             continue
         yield TokenRecord(tuple(text), labels, file, line)
 
 
-def _tags_of_entities(text: str, given: Any, where: str) -> "tuple[str, ...]":
-    tags = ["O"] * len(text)
-    for kind, name, first, last in _entities(given, where):
+def _tags_of_entities(text: str, given: Any, where: str) -> "tuple[tuple[str, ...], int]":
+    """The tags, and how many entities were left out."""
+    tags, left_out = ["O"] * len(text), 0
+    for kind, name, first, last in sorted(_entities(given, where), key=lambda one: one[2] - one[3]):
         at = f"{where}: the entity {shortened(name, 30)} ({kind}) at [{first}, {last}]"
         if not 0 <= first <= last < len(text):
             raise DataError(
@@ -235,14 +244,11 @@ def _tags_of_entities(text: str, given: Any, where: str) -> "tuple[str, ...]":
                 f"{at} is not there: the text has {shortened(text[first : last + 1], 30)}. Places count from 0, and "
                 "the last one belongs to the entity. Correct or remove it."
             )
-        taken = next((tag[2:] for tag in tags[first : last + 1] if tag != "O"), None)
-        if taken is not None:
-            raise DataError(
-                f"{at} overlaps another ({taken}). Nested or overlapping entities cannot be tagged, since a character "
-                "has one tag. Keep one of them, or remove the line."
-            )
+        if any(tag != "O" for tag in tags[first : last + 1]):
+            left_out += 1
+            continue
         tags[first : last + 1] = [f"B-{kind}"] + [f"I-{kind}"] * (last - first)
-    return tuple(map(intern, tags))
+    return tuple(map(intern, tags)), left_out
 
 
 def _entities(given: Any, where: str) -> "list[tuple[str, str, int, int]]":
