@@ -144,7 +144,7 @@ class _Run:
         runs.check_folder(self.folder)
         self.source = model_in(resolve(settings.model))
         self.model: Any = None
-        self._read()
+        self._prepare(self._read())
         if not (self.folder / runs.RUN_FILE).exists():
             self._build()  # before anything is written: what cannot be built leaves no folder
         mine = {
@@ -157,8 +157,8 @@ class _Run:
 
     # ---- beginning
 
-    def _read(self) -> None:
-        """Reads and checks every file before anything is made."""
+    def _read(self) -> "Optional[list[str]]":
+        """Reads and checks every file before anything is made; gives the classes."""
         settings = self.settings
         place = (settings.task, settings.layout, settings.columns)
         learnt, told = read_described(settings.train, *place)
@@ -184,6 +184,11 @@ class _Run:
                     f"{bare.file}, line {bare.line} has no label, which {split} needs: `paddle-nezha predict` answers "
                     "to files without labels."
                 )
+        return names
+
+    def _prepare(self, names: "Optional[list[str]]") -> None:
+        """The task, and the features of every file."""
+        settings = self.settings
         tokenizer = NeZhaTokenizer.from_pretrained(self.source)
         facts = Facts(
             settings.task,
