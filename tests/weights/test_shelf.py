@@ -79,3 +79,28 @@ def test_the_card_tells_the_comparison_of_positions(facts, card):
                 values = [factor * one[name] for one in rows]
                 shown.append(f"{np.mean(values):.{digits}f}{unit} ± {np.std(values, ddof=1):.{digits}f}")
             assert cells(card, f"{encoding.replace('_', ' ')} | {length}")[1:] == shown
+
+
+def test_the_card_tells_the_tasks(card):
+    shown = {}
+    for run in json.loads((FOLDER / "finetuned.json").read_text(encoding="utf-8")):
+        settings, seeds = run["settings"], [one["test"] for one in run["seeds"]]
+        assert settings["learning_rate"] == 3e-4 and settings["warmup_ratio"] == 0.1
+        assert settings["batch_size"] == (8 if run["corpus"] == "CMRC 2018" else 32)
+        told = {}
+        for name in seeds[0]:
+            values = [100 * scores[name] for scores in seeds]
+            told[name] = f"{np.mean(values):.2f}" + (f" ± {np.std(values, ddof=1):.2f}" if len(values) > 1 else "")
+        shown[run["corpus"]] = f"{settings['epochs']}, {settings['max_length']}", told
+    scores = {
+        "ChnSentiCorp, 3 seeds": ("ChnSentiCorp", "accuracy {accuracy}"),
+        "People's Daily NER": ("People's Daily NER", "F1 {f1}"),
+        "OCNLI, 9,000 pairs": ("OCNLI", "accuracy {accuracy}"),
+        "CMRC 2018": ("CMRC 2018", "EM {em}, F1 {f1}"),
+    }
+    for row, (corpus, words) in scores.items():
+        length, told = shown[corpus]
+        found = cells(card, row)
+        assert (found[0], found[2]) == (length, words.format(**told))
+    apart = cells(card, "its 869 test texts that are not in train")
+    assert apart[2] == f"accuracy {shown['ChnSentiCorp'][1]['unseen_accuracy']}"
