@@ -1,12 +1,13 @@
-"""How much of `paddle-nezha predict`'s time is the model's own, and whether its memory grows with the file: a fine-tuned
-model over a file of any length. Run from a checkout:
+"""How much of `paddle-nezha predict`'s time is the model's own, and whether its memory grows with the file. Run from a
+checkout, with a fine-tuned model and a file of any length:
 
     python tests/pipelines/bench_predict.py MODEL FILE
 
 The model's time is that of its forward passes within the run; at the end some of its batches are computed once more by
-themselves, for what the caches cost. Times are the processor's, since a machine may be busy with other things. Memory is
-the process's, as means over five parts of the run: it is constant if the last is near the second (the first fills the
-heap that `tune_cpu` keeps). One thread unless OMP_NUM_THREADS says otherwise.
+themselves, for what the caches cost. The run's time has a second or two of imports in it, which a file of 100,000 lines
+does not feel. Times are the processor's, since a machine may be busy with other things. Memory is the process's, as
+means over five parts of the run: it is constant if the last is near the second (the first fills the heap that
+`tune_cpu` keeps). One thread unless OMP_NUM_THREADS says otherwise.
 """
 
 import os
