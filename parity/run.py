@@ -313,12 +313,18 @@ def _executed(jobs: "list[Job]", processes: int) -> "Generator[tuple[Job, tuple[
             "a worker process ended without an answer, perhaps for lack of memory; try --jobs 1."
         ) from error
     except BaseException:  # a stop, or a job that failed: nobody waits for the jobs under way
-        for child in multiprocessing.active_children():
-            if child not in others:
-                child.kill()
+        answers = pool._result_queue
+        # Before its workers die: the thread of the pool that found them dead first would fail, in words for nobody, on
+        # the jobs that `map` has called off.
+        pool.shutdown(wait=False, cancel_futures=True)
+        workers = [child for child in multiprocessing.active_children() if child not in others]
+        for worker in workers:
+            worker.kill()
         # Who is killed in the middle of an answer leaves half of it in the pipe, and the pool waits for the rest for as
         # long as anybody could still write it: that is ourselves, who never do. No public method closes this end.
-        pool._result_queue._writer.close()  # type: ignore[attr-defined]
+        answers._writer.close()  # type: ignore[attr-defined]
+        for worker in workers:
+            worker.join()
         raise
     finally:
         pool.shutdown(cancel_futures=True)

@@ -34,6 +34,41 @@ if __name__ == "__main__":
     except KeyboardInterrupt:
         print("ended")
 """
+FOUND_DEAD_FIRST = """
+import signal, time
+from multiprocessing.process import BaseProcess
+import parity.run
+
+def slow(job):
+    time.sleep(600 if job else 0)
+
+def kill(worker, at_once=BaseProcess.kill):
+    at_once(worker)
+    time.sleep(0.3)  # for the pool's own thread to be the first to see it
+
+parity.run._run = slow
+BaseProcess.kill = kill
+if __name__ == "__main__":
+    def stop(*_):
+        raise KeyboardInterrupt
+    signal.signal(signal.SIGALRM, stop)
+    jobs = parity.run._executed(list(range(20)), 2)
+    next(jobs)
+    signal.setitimer(signal.ITIMER_REAL, 0.3)  # while an answer is waited for
+    try:
+        next(jobs)
+    except KeyboardInterrupt:
+        print("ended")
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="of Unix signals")
+def test_workers_that_the_pool_finds_dead_first_are_no_error(tmp_path):
+    script = tmp_path / "dead.py"
+    script.write_text(FOUND_DEAD_FIRST)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, script], env=environment, capture_output=True, timeout=120)
+    assert (done.stdout, done.stderr) == (b"ended\n", b"")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="of Unix signals")
