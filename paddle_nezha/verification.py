@@ -13,6 +13,7 @@ from paddle_nezha.hub import check_pin, published, read_pin, resolve, sha256_of,
 from paddle_nezha.hub.registry import Entry
 from paddle_nezha.tokenizer import NeZhaTokenizer
 from paddle_nezha.tokenizer.files import VOCABULARY_FILE
+from paddle_nezha.training.vocabulary import recorded_digest, vocabulary_digest
 
 
 def verify(name_or_path: PathLike, *, cache_dir: Optional[PathLike] = None) -> Findings:
@@ -58,11 +59,15 @@ def _verify_published(entry: Entry, folder: Path) -> Findings:
 
 def _vocabulary(folder: Path) -> Check:
     try:
-        tokens, rows = len(NeZhaTokenizer.from_pretrained(folder)), NeZhaConfig.from_pretrained(folder).vocab_size
+        tokenizer = NeZhaTokenizer.from_pretrained(folder)
+        tokens, rows = len(tokenizer), NeZhaConfig.from_pretrained(folder).vocab_size
+        tuned_with = recorded_digest(folder)
     except FileNotFoundError as error:
         return Check("vocabulary", None, f"not held to a config, since there is none: {error}")
     except (ValueError, OSError) as error:
         return Check("vocabulary", False, str(error))
+    if tuned_with not in (None, vocabulary_digest(tokenizer)):
+        return Check("vocabulary", False, "not the one that the model was fine-tuned with")
     told = f"{tokens:,} tokens for {rows:,} embeddings"
     if tokens < rows:
         told += f"; what is left over is padding, or {VOCABULARY_FILE} lost lines"

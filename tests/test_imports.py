@@ -33,7 +33,7 @@ ALLOWED = {
     "heads": {"_paddle", "config", "inputs", "layers", "outputs", "model", "padding"},
     "behaviour": {"_paddle", "auto", "checkpoint"},
     "tuning": {"_files", "_paddle", "hub"},
-    "verification": {"config", "checkpoint", "hub", "tokenizer", "behaviour"},
+    "verification": {"config", "checkpoint", "hub", "tokenizer", "training", "behaviour"},
     "export": {
         "_files",
         "_paddle",

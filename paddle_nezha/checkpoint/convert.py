@@ -28,6 +28,7 @@ from .opening import WEIGHT_NAMES, open_checkpoint
 
 _VOCABULARY, _TOKENIZER_SETTINGS = "vocab.txt", "tokenizer_config.json"
 _TOKENIZER_FILES = (_VOCABULARY, "special_tokens_map.json", "added_tokens.json")
+_TASK = "task.json"  # what a fine-tuned model answers
 _FAST_TOKENIZER = "tokenizer.json"  # of transformers alone
 _OUR_TOKENIZER, _THEIR_TOKENIZER = "NeZhaTokenizer", "BertTokenizer"
 # Where a tokenizer's folder came from: nothing that a copy of the folder should repeat.
@@ -226,7 +227,7 @@ def _is_running(process: int) -> bool:
 def _install(stage: Path, dst: Path) -> None:
     """Moves everything to its place. Without a config nothing opens a folder, so that goes first and comes last."""
     dst.mkdir(parents=True, exist_ok=True)
-    old = [*_CONFIG_NAMES, *WEIGHT_NAMES, *_TOKENIZER_FILES, _TOKENIZER_SETTINGS, _FAST_TOKENIZER]
+    old = [*_CONFIG_NAMES, *WEIGHT_NAMES, *_TOKENIZER_FILES, _TOKENIZER_SETTINGS, _FAST_TOKENIZER, _TASK]
     shards = sorted(dst.glob("model-*-of-*.safetensors")) if (dst / "model.safetensors.index.json").is_file() else []
     for path in [*(dst / name for name in old), *shards]:
         path.unlink(missing_ok=True)
@@ -296,9 +297,10 @@ def _write_config(checkpoint: Described, stage: Path, target: Target, names: str
 
 
 def _write_tokenizer(source: Path, stage: Path, target: Target) -> "list[str]":
-    """Carries the tokenizer along, so that both this project's and transformers' give the ids they gave before."""
+    """Carries the tokenizer along, so that both this project's and transformers' give the ids they gave before; and
+    what fine-tuning noted."""
     names = _TOKENIZER_FILES if target.is_ours else (*_TOKENIZER_FILES, _FAST_TOKENIZER)
-    for name in names:
+    for name in (*names, _TASK):
         if (source / name).is_file():
             shutil.copyfile(source / name, stage / name)
     if not (source / _VOCABULARY).is_file():

@@ -67,7 +67,8 @@ def _report(options: argparse.Namespace) -> int:
     for run in runs:
         print(f"{run.folder}  {run.state}")
         if not run.is_finished:
-            print("  the command that started it goes on from its last checkpoint; then draw it anew")
+            goes_on = "goes on from its last checkpoint, or begins anew if it has none"
+            print(f"  the command that started it {goes_on}; then draw it again")
     if results is not None:
         _print_scores(results)
     print(f"drawn  {page}")

@@ -122,17 +122,28 @@ def run_file(job: Job, source: Readable, output: PathLike, *, force: bool = Fals
                 growing.append(job.header(account.lines), 0)
             again = Account()
             with _bar(progress, total=account.lines, initial=growing.lines) as bar:
-                rest = itertools.islice(source.read(again), growing.lines, None)
+                rest = itertools.islice(_read_again(source, again), growing.lines, None)
                 for window in windows(rest, job.tokens_per_batch, job.size):
                     answers = job.answer(window)
                     growing.append(answers, len(window), None if job.memory is None else job.memory.state())
                     bar.update(len(window))
             if (again.lines, again.digest) != (account.lines, account.digest):
-                raise InputChanged(
-                    f"{source.name} changed while it was read, so nothing is kept: give the same command again when it "
-                    "is complete."
-                )
+                raise _changed(source)
             return Done(account, growing.resumed)
+
+
+def _changed(source: Readable) -> InputChanged:
+    return InputChanged(
+        f"{source.name} changed while it was read, so nothing is kept: give the same command again when it is complete."
+    )
+
+
+def _read_again(source: Readable, account: Account) -> "Iterator[Any]":
+    """What was read once without a fault, and so has none unless it has changed."""
+    try:
+        yield from source.read(account)
+    except ValueError as error:
+        raise _changed(source) from error
 
 
 def run_stream(job: Job, source: Readable) -> Done:

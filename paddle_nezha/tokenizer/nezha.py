@@ -218,6 +218,11 @@ class NeZhaTokenizer:
     # Vocabulary
 
     @property
+    def behaviour(self) -> dict[str, Any]:
+        """The settings that decide, beside the vocabulary, which ids a text gets."""
+        return dict(self._behaviour)
+
+    @property
     def do_lower_case(self) -> bool:
         """Whether texts are lower-cased; fixed when the tokenizer is made."""
         return bool(self._behaviour["do_lower_case"])

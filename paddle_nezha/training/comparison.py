@@ -10,7 +10,7 @@ from typing import Any, Optional
 import numpy as np
 
 from paddle_nezha._files import PathLike
-from paddle_nezha.training.scoring import UNSEEN
+from paddle_nezha.training.scoring import IN_TRAIN, UNSEEN
 from paddle_nezha.training.scoring.additive import additive
 from paddle_nezha.training.statistics import (
     MOST_SEEDS,
@@ -188,8 +188,11 @@ def _seed_run(folder: Path, item: Any) -> SeedRun:
     return SeedRun(int(item["seed"]), dev, test, folder / given if given else None)
 
 
-def _read_predictions(path: Path) -> "dict[Any, tuple[Any, Any]]":
+def _read_predictions(path: Path, unseen: bool) -> "dict[Any, tuple[Any, Any]]":
     """index to (label, prediction).
+
+    Args:
+        unseen: leaves out what is marked as being in train.
 
     Raises:
         ValueError: a line that is none, or an index that comes twice.
@@ -201,6 +204,7 @@ def _read_predictions(path: Path) -> "dict[Any, tuple[Any, Any]]":
             try:
                 content = json.loads(line)
                 index, pair = content["index"], (content["label"], content["prediction"])
+                is_left_out = unseen and bool(content.get(IN_TRAIN))
             except (ValueError, TypeError, KeyError) as error:
                 raise ValueError(
                     f"{path}, line {number}: expected JSON with index, label and prediction "
@@ -208,7 +212,8 @@ def _read_predictions(path: Path) -> "dict[Any, tuple[Any, Any]]":
                 ) from None
             if index in found:
                 raise ValueError(f"{path}, line {number}: index {index} comes a second time")
-            found[index] = pair
+            if not is_left_out:
+                found[index] = pair
     return found
 
 
@@ -254,17 +259,23 @@ def _by_items(first: Runs, second: Runs, metric: str, rounds: int, notes: "list[
     if len(paths) < len(runs) or not all(path.is_file() for path in paths):
         notes.append("test items were not compared: not every seed has its file of predictions")
         return None
-    files = [_read_predictions(path) for path in paths]
+    unseen = metric.startswith(UNSEEN)
+    files = [_read_predictions(path, unseen) for path in paths]
     index = list(files[0])
     labels = [files[0][i][0] for i in index]
     if any(set(file) != set(index) or [file[i][0] for i in index] != labels for file in files[1:]):
+        if unseen:
+            raise ValueError(
+                f"{metric} is over other texts in {first.folder} than in {second.folder}, since they were not trained "
+                f"or tested on the same files: compare {metric[len(UNSEEN) :]}, or train both on the same."
+            )
         notes.append("test items were not compared: the two sides were tested on different files")
         return None
     if not index or None in labels:
         notes.append("test items were not compared: not all of them have a label")
         return None
     # Together, so that every run has the same sums.
-    whole = additive(metric, labels * len(files), [file[i][1] for file in files for i in index])
+    whole = additive(metric.removeprefix(UNSEEN), labels * len(files), [file[i][1] for file in files for i in index])
     if whole is None:
         notes.append(f"test items were not compared: {metric} is not made of what single items add")
         return None

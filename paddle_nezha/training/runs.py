@@ -111,8 +111,9 @@ def check_folder(folder: Path) -> None:
     Raises:
         ValueError: a run cannot go there: it is a file, or holds something that is no run.
     """
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"{folder} is a file, and a run is a folder: give another output.")
+    above = next(path for path in (folder, *folder.parents) if path.exists())
+    if not above.is_dir():
+        raise ValueError(f"{above} is a file, and a run's output is a folder: give another.")
     if not folder.exists() or (folder / RUN_FILE).exists() or not any(folder.iterdir()):
         return
     seeds = sorted(path.parent.name for path in folder.glob(f"seed-*/{RUN_FILE}"))

@@ -57,6 +57,19 @@ def test_an_input_that_changes_while_it_is_read_leaves_nothing(text, caplog):
     assert run_file(JOB, Source(text), out, progress=False).account.lines > 40_000
 
 
+def test_a_fault_that_comes_while_it_is_read_is_a_change_too(text):
+    text.write_text("一\n" * 40_000, encoding="utf-8")
+
+    def answer(lines):
+        with open(text, "ab") as file:
+            file.write(b"\xff\xfe\n")
+        return b"x\n" * len(lines)
+
+    with pytest.raises(ValueError, match="changed while it was read, so nothing is kept"):
+        run_file(Job(answer, {}, {}, 1), Source(text), text.with_name("out.txt"), progress=False)
+    assert [path.name for path in text.parent.iterdir()] == ["in.txt"]
+
+
 @pytest.mark.parametrize("place", [1, 2, 3])
 def test_nor_by_what_is_written_on_the_way(text, place):
     name = written_names(text.with_name("out"))[place]

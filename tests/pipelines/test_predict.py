@@ -529,7 +529,26 @@ def test_a_folder_given_as_the_task_is_told_where_it_goes(folders):
         paddle_nezha.pipeline(str(folders["sentence"]))
 
 
-def test_the_vocabulary_must_be_that_of_fine_tuning(folders, tmp_path, caplog):
+def test_a_converted_model_answers_the_same(folders, tmp_path, capsys):
+    answers = [paddle_nezha.pipeline(model=folders["sentence"])(["早上好", "书"])]
+    for to in ("paddle", "pdparams", "hf", "torch"):
+        assert main(["convert", str(folders["sentence"] / "model"), str(tmp_path / to), "--to", to]) == 0
+        answers.append(paddle_nezha.pipeline(model=tmp_path / to)(["早上好", "书"]))
+    assert all(one == answers[0] for one in answers[1:])
+
+
+def test_a_tokenizer_that_cuts_otherwise_is_another(folders, tmp_path):
+    folder = tmp_path / "model"
+    shutil.copytree(folders["sentence"] / "model", folder)
+    path = folder / "tokenizer_config.json"
+    content = json.loads(path.read_text(encoding="utf-8"))
+    for name in ("do_lower_case", "tokenize_chinese_chars"):
+        path.write_text(json.dumps({**content, name: not content[name]}), encoding="utf-8")
+        with pytest.raises(ValueError, match="not the one that the model was fine-tuned with"):
+            Predictor.open(folder)
+
+
+def test_the_vocabulary_must_be_that_of_fine_tuning(folders, tmp_path, caplog, capsys):
     folder = tmp_path / "model"
     shutil.copytree(folders["sentence"] / "model", folder)
     facts = Facts.read(folder)
@@ -538,6 +557,8 @@ def test_the_vocabulary_must_be_that_of_fine_tuning(folders, tmp_path, caplog):
     (folder / "vocab.txt").write_text("\n".join(swapped) + "\n", encoding="utf-8")
     with pytest.raises(ValueError, match="not the one that the model was fine-tuned with"):
         Predictor.open(folder)
+    assert main(["verify", str(folder)]) == 1
+    assert "WRONG  vocabulary: not the one that the model was fine-tuned with" in capsys.readouterr().out
     dataclasses.replace(facts, vocabulary=None).write(folder)  # as the message says
     Predictor.open(folder)
     content = json.loads((folder / "task.json").read_text(encoding="utf-8"))

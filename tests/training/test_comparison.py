@@ -273,6 +273,28 @@ def test_broken_files_are_named(runs, tmp_path):
         read_runs(folder)
 
 
+def test_unseen_texts_are_compared_where_they_are_the_same(runs):
+    def marked(name, right, known):
+        folder = runs(name, {0: right, 1: right})
+        for seed in (0, 1):
+            path = folder / f"seed-{seed}" / "test.predictions.jsonl"
+            rows = [json.loads(line) for line in path.read_text().splitlines()]
+            for row in rows[:known]:
+                row["in_train"] = True
+            path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        result = json.loads((folder / "result.json").read_text())
+        for seed in result["seeds"]:
+            seed["test"]["unseen_accuracy"] = (right - known) / (ITEMS - known)
+        (folder / "result.json").write_text(json.dumps(result))
+        return folder
+
+    one = marked("one", 360, 100)
+    found = compared(one, marked("other", 330, 100), "unseen_accuracy")
+    assert found.items.items == ITEMS - 100 and found.items.difference == pytest.approx(30 / 300)
+    with pytest.raises(ValueError, match="unseen_accuracy is over other texts in .*one than in .*elsewhere"):
+        compared(one, marked("elsewhere", 330, 50), "unseen_accuracy")
+
+
 def test_folders_of_one_name_are_told_apart(runs):
     found = compared(runs("x/run", {0: 1}), runs("y/run", {0: 1}))
     assert found.names[0].endswith("x/run") and found.names[1].endswith("y/run")

@@ -702,7 +702,7 @@ def test_what_the_files_were_taken_for_is_told(settings, tmp_path, caplog, monke
     assert f'pairs labelled "-" (no majority), dropped: 1 ({dev}:7)' in said and "cells in quotes" in said
     assert f"empty texts, kept: 1 ({dev}:8)" in said
     warned = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert warned == ["test has the examples of train: its scores say nothing of other texts."]
+    assert warned == ["test has no text that train has not: its scores say nothing of other texts."]
 
 
 @pytest.mark.parametrize(
@@ -726,6 +726,8 @@ def test_texts_that_train_has_too_are_told_and_judged_apart(task, same, settings
     facts = Facts.read(result.model)
     apart = KINDS[task](facts, NeZhaTokenizer.from_pretrained(result.model)).score([rows[number] for number in new])
     assert result.test[f"unseen_{same}"] == apart[same] > 0
+    assert f"test: unseen_{same} is over the {len(new)} of {len(judged)} examples that are not in train." in caplog.text
+    assert [number for number, row in enumerate(rows) if not row.get("in_train")] == new
     assert read_result(tmp_path / "run", chosen).test == result.test
     assert main(["report", str(tmp_path / "run")]) == 0
     assert "texts not in train" in (tmp_path / "run" / "report.html").read_text("utf-8")
@@ -772,13 +774,40 @@ def test_where_a_run_cannot_go_is_said_before_files_are_read(settings, tmp_path,
     (tmp_path / "many" / "seed-3").mkdir(parents=True)
     (tmp_path / "many" / "seed-3" / "run.json").write_text("{}", "utf-8")
     for name, message in (
-        ("file", "is a file, and a run is a folder"),
+        ("file", "is a file, and a run's output is a folder"),
+        ("file/run", "is a file, and a run's output is a folder"),
         ("full", "holds files, but no run.json"),
         ("many", r"holds runs of several seeds (seed-3): give --seeds to go on with them"),
     ):
         assert main(["finetune", *flags(settings(output=str(tmp_path / name)))]) == 2
         err = capsys.readouterr().err
         assert message in err and "layout" not in err
+    for name in ("file", "file/run"):
+        assert main(["finetune", *flags(settings(output=str(tmp_path / name))), "--seeds", "2"]) == 2
+        assert "is a file, and a run's output is a folder" in capsys.readouterr().err
+
+
+def test_a_run_that_left_no_checkpoint_says_that_it_begins_anew(settings, tmp_path, monkeypatch, caplog):
+    made = Engine.step
+
+    def dies(self, *arguments):
+        if len(losses(tmp_path / "run")) == 2:
+            raise KeyboardInterrupt
+        return made(self, *arguments)
+
+    monkeypatch.setattr(Engine, "step", dies)
+    with pytest.raises(KeyboardInterrupt):
+        finetune(settings())
+    monkeypatch.setattr(Engine, "step", made)
+    with caplog.at_level("INFO", "paddle_nezha"):
+        finetune(settings())
+    assert f"{tmp_path / 'run'} was stopped before its first checkpoint: it begins anew." in caplog.messages
+
+
+def test_every_step_counts_in_the_report(settings, tmp_path, capsys):
+    finetune(settings(epochs=1, log_every=4))  # five steps
+    assert main(["report", str(tmp_path / "run")]) == 0
+    assert "finished: 5 steps" in capsys.readouterr().out
 
 
 def test_an_unknown_label_in_dev(settings, tmp_path, capsys):

@@ -322,7 +322,7 @@ def test_the_command_writes_into_the_run_and_says_how_to_go_on(tmp_path, capsys)
     folder = write_run(tmp_path / "run", [step_line(1)], steps=2)
     assert run_command(folder) == 0
     told = capsys.readouterr().out
-    assert "not finished: at step 1 of 2" in told and "goes on from its last checkpoint" in told
+    assert "not finished: at step 1 of 2" in told and "goes on from its last checkpoint, or begins anew" in told
     assert sorted(each.name for each in folder.iterdir()) == ["metrics.jsonl", "report.html", "run.json"]
     assert (folder / "report.html").read_text(encoding="utf-8") == render([read_run(folder)])
 

@@ -81,10 +81,15 @@ def task_of_names(names: "Sequence[str]") -> Optional[str]:
 def check_columns(columns: "Optional[Columns]", task: str, where: str) -> None:
     """
     Raises:
-        DataError: a role that the task does not have, or one missing that it needs.
+        DataError: a role that the task does not have, or one missing that it needs; neither a name nor a place.
     """
     if columns is None:
         return
+    for role, column in columns.items():
+        if isinstance(column, bool) or not isinstance(column, (int, str)):
+            raise DataError(
+                f"{where}: columns takes {role} from {column!r}: give a name, or a place counted from 0. Correct it."
+            )
     unknown = [role for role in columns if role not in ROLES[task]]
     if unknown:
         raise DataError(

@@ -20,9 +20,9 @@ from paddle_nezha.training.finetuning.objective import SpanObjective, TaskObject
 from paddle_nezha.training.finetuning.settings import METRICS
 from paddle_nezha.training.finetuning.tallies import ClassTally, EntityTally, SpanTally, Tally
 from paddle_nezha.training.scoring.entities import find_entities, is_tag, joined
+from paddle_nezha.training.vocabulary import TASK_FILE as FILE
 from paddle_nezha.training.vocabulary import vocabulary_digest
 
-FILE = "task.json"
 _RESTORE = "Copy it back from the model that fine-tuning left."
 
 
@@ -58,7 +58,7 @@ class Facts:
         except FileNotFoundError:
             raise ValueError(
                 f"{folder} has no {FILE}, so it is no fine-tuned model of `paddle-nezha finetune`: give the folder "
-                "`model` of its run."
+                f"`model` of its run. If it was saved anew, copy {FILE} there from the model that it came from."
             ) from None
         except ValueError as error:
             raise ValueError(f"{file} is no JSON ({error}). {_RESTORE}") from None

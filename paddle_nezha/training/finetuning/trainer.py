@@ -5,7 +5,6 @@ import dataclasses
 import hashlib
 import json
 import logging
-import operator
 import shutil
 import time
 from collections.abc import Mapping, Sequence
@@ -25,7 +24,7 @@ from paddle_nezha.tokenizer import NeZhaTokenizer
 from paddle_nezha.training import checkpoints, runs
 from paddle_nezha.training.data.describing import Description, read_described
 from paddle_nezha.training.data.readers import texts_of
-from paddle_nezha.training.data.records import DataError, content_of
+from paddle_nezha.training.data.records import DataError
 from paddle_nezha.training.engine import Engine, Precision
 from paddle_nezha.training.features.framing import IGNORED
 from paddle_nezha.training.finetuning.predicting import answers
@@ -37,7 +36,7 @@ from paddle_nezha.training.processes import Processes
 from paddle_nezha.training.run_folders import model_in
 from paddle_nezha.training.sampling import LengthBatchSampler, feature_lengths
 from paddle_nezha.training.schedule import Schedule
-from paddle_nezha.training.scoring import UNSEEN
+from paddle_nezha.training.scoring import IN_TRAIN, UNSEEN
 from paddle_nezha.training.vocabulary import check_vocabulary, vocabulary_digest
 
 RESULT = "result.json"
@@ -114,12 +113,17 @@ def _check_seeds_folder(folder: Path, settings: FinetuneSettings) -> None:
     Raises:
         ValueError: the folder holds a single run, seeds of other settings, or files that are no run.
     """
+    if not folder.exists():
+        runs.check_folder(folder)
+        return
     if (folder / runs.RUN_FILE).exists():
         raise ValueError(
             f"{folder} holds a single run, whose {RESULT} several seeds would overwrite: give another --output, or "
             "leave --seeds out to go on with that run."
         )
-    if not folder.exists() or not any(folder.iterdir()):
+    if not folder.is_dir():
+        runs.check_folder(folder)
+    if not any(folder.iterdir()):
         return
     if not any(folder.glob("seed-*")):
         raise ValueError(f"{folder} holds files, but no seed of a run: give an empty folder as --output.")
@@ -175,8 +179,8 @@ class _Run:
                 self.unseen[split] = [
                     i for i, record in enumerate(self.records[split]) if tuple(texts_of(record)) not in known
                 ]
-                if self.processes.is_first and _same_examples(self.records[split], learnt):
-                    logger.warning("%s has the examples of train: its scores say nothing of other texts.", split)
+                if self.processes.is_first:
+                    self._tell_unseen(split)
         for split, records in self.records.items():
             bare = next((record for record in records if _label(record) is None), None)
             if bare is not None:
@@ -221,6 +225,14 @@ class _Run:
     def _tell(self, split: str, told: Description) -> None:
         if self.processes.is_first:
             logger.info("%s: %s", split, told.brief())
+
+    def _tell_unseen(self, split: str) -> None:
+        unseen, count = len(self.unseen[split]), len(self.records[split])
+        if not unseen:
+            logger.warning("%s has no text that train has not: its scores say nothing of other texts.", split)
+        elif unseen < count:
+            name = UNSEEN + self.settings.best_by
+            logger.info("%s: %s is over the %d of %d examples that are not in train.", split, name, unseen, count)
 
     def _digest(self) -> str:
         """Of what is learnt and judged, as features."""
@@ -345,6 +357,8 @@ class _Run:
         # Of each epoch that was judged, its scores on dev.
         self.history: "list[dict[str, float]]" = [] if self.saved is None else self.saved.facts["history"]
         total = self.steps_per_epoch * settings.epochs
+        if self.saved is None and runs.has_begun(self.folder) and self.processes.is_first:
+            logger.info("%s was stopped before its first checkpoint: it begins anew.", self.folder)
         if self.saved is not None:
             self._check_best(done)
             if self.processes.is_first:
@@ -445,11 +459,15 @@ class _Run:
         settings = self.settings
         outputs = answers(self.task, self.objective, self.features[split], settings.predict_tokens, self.processes)
         rows = self.task.rows(self.records[split], self.features[split], outputs)
+        is_mixed = 0 < len(self.unseen[split]) < len(rows)
+        if is_mixed:
+            for i in {*range(len(rows))}.difference(self.unseen[split]):
+                rows[i][IN_TRAIN] = True
         if file is not None and self.processes.is_first:
             write_rows(file, rows)
         scores = self.task.score(rows)
-        unseen = [rows[i] for i in self.unseen[split]]
-        if 0 < len(unseen) < len(rows):
+        if is_mixed:
+            unseen = [rows[i] for i in self.unseen[split]]
             best_by = self.settings.best_by
             scores[UNSEEN + best_by] = self.task.score(unseen)[best_by]
         return scores
@@ -564,10 +582,6 @@ def _numbers(scores: "Mapping[str, Any]") -> "dict[str, float]":
 def write_rows(file: Path, rows: "Sequence[dict[str, Any]]") -> None:
     with replaced(file) as path, open(path, "w", encoding="utf-8") as opened:
         opened.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-
-
-def _same_examples(first: "Sequence[Any]", second: "Sequence[Any]") -> bool:
-    return len(first) == len(second) and all(map(operator.eq, map(content_of, first), map(content_of, second)))
 
 
 def _label(record: Any) -> Any:

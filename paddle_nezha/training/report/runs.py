@@ -48,8 +48,8 @@ class Run:
 
     @property
     def step(self) -> int:
-        """The last step written."""
-        return int(max(each.steps[-1] for (kind, _), each in self.series.items() if kind == TRAINING))
+        """The last step of which a line tells; one that is judged after it tells too, where not every step does."""
+        return int(max(each.steps[-1] for each in self.series.values()))
 
     @property
     def steps(self) -> Optional[int]:

@@ -94,6 +94,9 @@ def test_lines_that_do_not_fit_are_refused(write, content, told):
         ({"tokens": "word"}, r"takes tokens from 'word', .* no names, .* columns 0 to 1\. .*counted from 0"),
         ({"text": 0, "label": 1}, r"names 'text'; a token task has tokens, labels"),
         ({"labels": 1}, "says nothing of tokens"),
+        ({"tokens": 0.0, "labels": 1}, r"takes tokens from 0\.0: give a name, or a place counted from 0"),
+        ({"tokens": 0, "labels": True}, "takes labels from True: give a name, or a place"),
+        ({"tokens": None, "labels": 1}, "takes tokens from None: give a name, or a place"),
     ],
 )
 def test_columns_that_are_not_there_are_refused(write, columns, told):
