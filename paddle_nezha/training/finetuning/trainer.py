@@ -113,16 +113,14 @@ def _check_seeds_folder(folder: Path, settings: FinetuneSettings) -> None:
     Raises:
         ValueError: the folder holds a single run, seeds of other settings, or files that are no run.
     """
-    if not folder.exists():
-        runs.check_folder(folder)
+    if not folder.is_dir():
+        runs.check_folder(folder)  # a file stands there, or on the way
         return
     if (folder / runs.RUN_FILE).exists():
         raise ValueError(
             f"{folder} holds a single run, whose {RESULT} several seeds would overwrite: give another --output, or "
             "leave --seeds out to go on with that run."
         )
-    if not folder.is_dir():
-        runs.check_folder(folder)
     if not any(folder.iterdir()):
         return
     if not any(folder.glob("seed-*")):
