@@ -71,7 +71,7 @@ def _vocabulary(folder: Path) -> Check:
     told = f"{tokens:,} tokens for {rows:,} embeddings"
     if tokens < rows:
         told += f"; what is left over is padding, or {VOCABULARY_FILE} lost lines"
-    return Check("vocabulary", True if tokens == rows else False if tokens > rows else None, told)
+    return Check("vocabulary", None if tokens < rows else tokens == rows, told)
 
 
 def _held(entry: Entry, weights: Path) -> Check:

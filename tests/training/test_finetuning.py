@@ -215,19 +215,28 @@ def test_the_head_of_the_saved_model_knows_its_classes(settings, tmp_path):
 # ---- stopped, and taken up again
 
 
-def test_a_run_goes_on_bit_for_bit(settings, tmp_path, monkeypatch, caplog):
+@pytest.fixture
+def interrupted(monkeypatch):
+    """Trains, and stops as Ctrl-C does before the step that would follow so many lines of metrics.jsonl."""
+
+    def run(chosen, lines):
+        made = Engine.step
+
+        def dies(self, *arguments):
+            if len(losses(chosen.output)) == lines:
+                raise KeyboardInterrupt
+            return made(self, *arguments)
+
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(Engine, "step", dies)
+            finetune(chosen)
+
+    return run
+
+
+def test_a_run_goes_on_bit_for_bit(settings, tmp_path, interrupted, caplog):
     finetune(settings(epochs=3, output=str(tmp_path / "whole")))
-    made = Engine.step
-
-    def dies(self, *arguments):
-        if len(losses(tmp_path / "run")) == 8:  # five steps, an evaluation, two steps
-            raise KeyboardInterrupt
-        return made(self, *arguments)
-
-    monkeypatch.setattr(Engine, "step", dies)
-    with pytest.raises(KeyboardInterrupt):
-        finetune(settings(epochs=3, checkpoint_every=2))
-    monkeypatch.setattr(Engine, "step", made)
+    interrupted(settings(epochs=3, checkpoint_every=2), lines=8)  # five steps, an evaluation, two steps
     with caplog.at_level("INFO", "paddle_nezha"):
         again = finetune(settings(epochs=3, checkpoint_every=2))
     assert f"{tmp_path / 'run'} goes on from step 6 of 15." in caplog.messages
@@ -321,18 +330,8 @@ def test_a_finished_run_whose_model_is_gone_or_damaged(settings, tmp_path):
     assert finetune(settings(epochs=1)).model == model and weights.is_file()  # the remedy
 
 
-def test_a_run_that_lost_its_best_epoch_is_stopped_when_it_goes_on(settings, tmp_path, monkeypatch):
-    made = Engine.step
-
-    def dies(self, *arguments):
-        if len(losses(tmp_path / "run")) == 8:  # an epoch of five steps, its evaluation, two steps
-            raise KeyboardInterrupt
-        return made(self, *arguments)
-
-    monkeypatch.setattr(Engine, "step", dies)
-    with pytest.raises(KeyboardInterrupt):
-        finetune(settings())
-    monkeypatch.setattr(Engine, "step", made)
+def test_a_run_that_lost_its_best_epoch_is_stopped_when_it_goes_on(settings, tmp_path, interrupted):
+    interrupted(settings(), lines=8)  # an epoch of five steps, its evaluation, two steps
     shutil.rmtree(tmp_path / "run" / "best-epoch-001")
     with pytest.raises(ValueError, match=r"best-epoch-001, the model of the best epoch .*remove .*checkpoints"):
         finetune(settings())
@@ -787,18 +786,8 @@ def test_where_a_run_cannot_go_is_said_before_files_are_read(settings, tmp_path,
         assert "is a file, and a run's output is a folder" in capsys.readouterr().err
 
 
-def test_a_run_that_left_no_checkpoint_says_that_it_begins_anew(settings, tmp_path, monkeypatch, caplog):
-    made = Engine.step
-
-    def dies(self, *arguments):
-        if len(losses(tmp_path / "run")) == 2:
-            raise KeyboardInterrupt
-        return made(self, *arguments)
-
-    monkeypatch.setattr(Engine, "step", dies)
-    with pytest.raises(KeyboardInterrupt):
-        finetune(settings())
-    monkeypatch.setattr(Engine, "step", made)
+def test_a_run_that_left_no_checkpoint_says_that_it_begins_anew(settings, tmp_path, interrupted, caplog):
+    interrupted(settings(), lines=2)
     with caplog.at_level("INFO", "paddle_nezha"):
         finetune(settings())
     assert f"{tmp_path / 'run'} was stopped before its first checkpoint: it begins anew." in caplog.messages

@@ -246,6 +246,11 @@ def _refuse_header(rows: "Sequence[Sequence[str]]", label: int, task: str, where
         )
 
 
+def told_column(name: "Union[int, str]") -> str:
+    """A column's name, or "column 2" for its place."""
+    return name if isinstance(name, str) else f"column {name}"
+
+
 def places_of(width: int) -> str:
     """The places that so many columns have, for a message."""
     return f"columns 0 to {width - 1}" if width > 1 else "column 0 alone"

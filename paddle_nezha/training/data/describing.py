@@ -7,7 +7,7 @@ from decimal import Context, Decimal
 from statistics import median
 from typing import Optional, Union
 
-from paddle_nezha.training.data.columns import Columns, is_number
+from paddle_nezha.training.data.columns import Columns, is_number, told_column
 from paddle_nezha.training.data.labels import KnownLabels, in_order, split_labels
 from paddle_nezha.training.data.notes import Notes
 from paddle_nezha.training.data.readers import Opened, Paths, checked, labels_of, open_records, texts_of
@@ -71,9 +71,7 @@ class Description:
         return f"{self.file}: layout {self.layout}{', names in line 1' if self.header else ''}"
 
     def _columns(self) -> "list[str]":
-        used = ", ".join(
-            f"{role} from {name if isinstance(name, str) else f'column {name}'}" for role, name in self.columns.items()
-        )
+        used = ", ".join(f"{role} from {told_column(name)}" for role, name in self.columns.items())
         if any(isinstance(name, int) for name in self.columns.values()):
             used += " (counted from 0)"
         return [*([used] if used else ()), *([f"not used: {', '.join(self.unused)}"] if self.unused else ())]
@@ -120,12 +118,12 @@ def read_described(
     layout: Optional[str] = None,
     columns: "Optional[Columns]" = None,
     labels: "Optional[Iterable[str]]" = None,
-    learnt: "Iterable[Record]" = (),
+    learnt: "Optional[Mapping[int, int]]" = None,
 ) -> "tuple[list[Record], Description]":
     """All records of a file, and what `describe` says of it; how long they are is left to their features.
 
     Args:
-        learnt: what a model learns from that this file judges: texts which are there too are noted.
+        learnt: `known_texts` of what a model learns from that this file judges: texts which are there too are noted.
 
     Raises:
         DataError: as `readers.read`.
@@ -145,7 +143,7 @@ class _Survey:
     Args:
         opened: the file; `notes` those of its reader.
         longest: characters, or tokens, beyond which an example is noted as long; None notes none.
-        learnt: records of the file to learn from, where this is another.
+        learnt: `known_texts` of the file to learn from, where this is another.
     """
 
     def __init__(
@@ -154,14 +152,11 @@ class _Survey:
         notes: Notes,
         separator: Optional[str],
         longest: Optional[int],
-        learnt: "Iterable[Record]" = (),
+        learnt: "Optional[Mapping[int, int]]" = None,
     ) -> None:
         self.opened, self._notes, self._separator, self._longest = opened, notes, separator, longest
-        # The hash of texts to the hash of their label, as first met.
-        self._learnt: "dict[int, int]" = {}
-        for record in learnt:
-            self._learnt.setdefault(_texts_hash(record), _label_hash(record))
-        self._seen: "dict[int, int]" = {}
+        self._learnt = learnt or {}
+        self._seen: "dict[int, int]" = {}  # as `known_texts`
         self._found: "Counter[str]" = Counter()
         self._lengths: "list[int]" = []
 
@@ -176,7 +171,7 @@ class _Survey:
 
     def _note_again(self, record: Record) -> None:
         """Notes texts that were met before."""
-        key, label = _texts_hash(record), _label_hash(record)
+        key, label = texts_hash(record), _label_hash(record)
         for known, same, other in ((self._learnt, LEARNT, LEARNT_OTHERWISE), (self._seen, DUPLICATE, CONTRADICTED)):
             if key in known:
                 self._notes.add(same if known[key] == label else other, record.file, record.line, _place(record))
@@ -220,8 +215,17 @@ def _place(record: Record) -> str:
     return record.id if isinstance(record, (SpanRecord, ChoiceRecord)) and record.id != str(record.line) else ""
 
 
-def _texts_hash(record: Record) -> int:
+def texts_hash(record: Record) -> int:
+    """Of all texts of a record, in this process."""
     return hash(tuple(texts_of(record)))
+
+
+def known_texts(records: "Iterable[Record]") -> "dict[int, int]":
+    """The `texts_hash` of each record to the hash of its label, as first met."""
+    known: "dict[int, int]" = {}
+    for record in records:
+        known.setdefault(texts_hash(record), _label_hash(record))
+    return known
 
 
 def _label_hash(record: Record) -> int:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Optional
 
-from paddle_nezha.training.data.columns import Table, is_quoted
+from paddle_nezha.training.data.columns import Table, is_quoted, told_column
 from paddle_nezha.training.data.labels import KnownLabels
 from paddle_nezha.training.data.lines import TextFile, shortened
 from paddle_nezha.training.data.notes import Notes
@@ -175,7 +175,7 @@ def text_records(
         DataError: a row without a text, or without a label where others have one.
     """
     names = {
-        role: name if isinstance(name, str) else f"column {name} (counted from 0)"
+        role: told_column(name) + ("" if isinstance(name, str) else " (counted from 0)")
         for role, name in table.named().items()
     }
     for line, row in rows:

@@ -240,12 +240,17 @@ class SpanTask(Task):
     objective = SpanObjective
     has_names = False
 
+    @property
+    def doc_stride(self) -> int:
+        """Tokens from the start of a window to the next; more than half of one would pass over some."""
+        return min(self.facts.stride, self.facts.max_length // 2)
+
     def features(self, records: "Sequence[Any]") -> "tuple[list[dict[str, Any]], features.FeatureReport]":
         return features.span_features(
             records,
             self.tokenizer,
             max_length=self.facts.max_length,
-            doc_stride=min(self.facts.stride, self.facts.max_length // 2),
+            doc_stride=self.doc_stride,
         )
 
     def output_shape(self, feature: "dict[str, Any]") -> "tuple[int, ...]":

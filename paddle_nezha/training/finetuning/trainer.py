@@ -9,6 +9,7 @@ import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from pathlib import Path
 from typing import Any, Optional
 
@@ -22,15 +23,14 @@ from paddle_nezha.hub import resolve
 from paddle_nezha.layers import linear
 from paddle_nezha.tokenizer import NeZhaTokenizer
 from paddle_nezha.training import checkpoints, runs
-from paddle_nezha.training.data.describing import Description, read_described
-from paddle_nezha.training.data.readers import texts_of
+from paddle_nezha.training.data.describing import Description, known_texts, read_described, texts_hash
 from paddle_nezha.training.data.records import DataError
 from paddle_nezha.training.engine import Engine, Precision
 from paddle_nezha.training.features.framing import IGNORED
 from paddle_nezha.training.finetuning.predicting import answers
 from paddle_nezha.training.finetuning.settings import FREE, FinetuneSettings
 from paddle_nezha.training.finetuning.tasks import FILE as TASK_FILE
-from paddle_nezha.training.finetuning.tasks import KINDS, Facts, class_names
+from paddle_nezha.training.finetuning.tasks import KINDS, Facts, SpanTask, class_names
 from paddle_nezha.training.optimization import make_optimizer, trained_parameters
 from paddle_nezha.training.processes import Processes
 from paddle_nezha.training.run_folders import model_in
@@ -167,18 +167,15 @@ class _Run:
         self._tell("train", told)
         names = class_names(settings.task, learnt)
         self.records = {"train": learnt}
-        known = {tuple(texts_of(record)) for record in learnt}
-        self.unseen: "dict[str, list[int]]" = {}  # of a split, the records whose texts are not in train
+        known = known_texts(learnt)
+        self.in_train: "dict[str, list[bool]]" = {}  # of each record of a split, whether its texts are in train
         for split in ("dev", "test"):
             file = getattr(settings, split)
             if file is not None:
-                self.records[split], told = read_described(file, *place, names, learnt)
+                self.records[split], told = read_described(file, *place, names, known)
                 self._tell(split, told)
-                self.unseen[split] = [
-                    i for i, record in enumerate(self.records[split]) if tuple(texts_of(record)) not in known
-                ]
-                if self.processes.is_first:
-                    self._tell_unseen(split)
+                self.in_train[split] = [texts_hash(record) in known for record in self.records[split]]
+                self._tell_unseen(split)
         for split, records in self.records.items():
             bare = next((record for record in records if _label(record) is None), None)
             if bare is not None:
@@ -204,33 +201,37 @@ class _Run:
         self.features = {}
         for split, records in self.records.items():
             self.features[split], report = self.task.features(records)
-            if self.processes.is_first:
-                logger.info("%s: %s", split, report)
+            self._say("%s: %s", split, report)
         if all(feature.get("start_positions") == IGNORED for feature in self.features["train"]):
             raise DataError(
                 f"{settings.train}: not one answer stands in the text that it is asked of, so there is nothing to "
                 "learn. An answer must be a piece of its context, letter by letter; see the lines above."
             )
-        half = settings.max_length // 2
-        if settings.task == "span" and settings.stride > half and self.processes.is_first:
-            logger.info(
+        if isinstance(self.task, SpanTask) and self.task.doc_stride < settings.stride:
+            self._say(
                 "Windows of long texts begin %d tokens apart, half of max_length, as a stride of %d would pass over "
                 "some of them.",
-                half,
+                self.task.doc_stride,
                 settings.stride,
             )
 
-    def _tell(self, split: str, told: Description) -> None:
+    def _say(self, message: str, *values: Any, level: int = logging.INFO) -> None:
+        """Once, however many processes there are."""
         if self.processes.is_first:
-            logger.info("%s: %s", split, told.brief())
+            logger.log(level, message, *values)
+
+    def _tell(self, split: str, told: Description) -> None:
+        self._say("%s: %s", split, told.brief())
 
     def _tell_unseen(self, split: str) -> None:
-        unseen, count = len(self.unseen[split]), len(self.records[split])
+        in_train = self.in_train[split]
+        unseen, count = in_train.count(False), len(in_train)
         if not unseen:
-            logger.warning("%s has no text that train has not: its scores say nothing of other texts.", split)
+            words = "%s has no text that train has not: its scores say nothing of other texts."
+            self._say(words, split, level=logging.WARNING)
         elif unseen < count:
             name = UNSEEN + self.settings.best_by
-            logger.info("%s: %s is over the %d of %d examples that are not in train.", split, name, unseen, count)
+            self._say("%s: %s is over the %d of %d examples that are not in train.", split, name, unseen, count)
 
     def _digest(self) -> str:
         """Of what is learnt and judged, as features."""
@@ -296,11 +297,10 @@ class _Run:
             if not self._is_other_head():
                 return model
             model.classifier = linear(model.config, *model.classifier.weight.shape)
-        if self.processes.is_first:
-            logger.info(
-                "%s: its head is for another task or other classes: its encoder is taken over, with a new head.",
-                self.source,
-            )
+        self._say(
+            "%s: its head is for another task or other classes: its encoder is taken over, with a new head.",
+            self.source,
+        )
         return model
 
     def _is_other_head(self) -> bool:
@@ -346,8 +346,7 @@ class _Run:
         finished = read_result(self.folder, settings)
         if finished is not None:
             self._check_finished()
-            if self.processes.is_first:
-                logger.info("%s is finished: nothing is trained anew.", self.folder)
+            self._say("%s is finished: nothing is trained anew.", self.folder)
             return finished
         if self.model is None:
             self._build()
@@ -355,13 +354,12 @@ class _Run:
         # Of each epoch that was judged, its scores on dev.
         self.history: "list[dict[str, float]]" = [] if self.saved is None else self.saved.facts["history"]
         total = self.steps_per_epoch * settings.epochs
-        if self.saved is None and runs.has_begun(self.folder) and self.processes.is_first:
-            logger.info("%s was stopped before its first checkpoint: it begins anew.", self.folder)
         if self.saved is not None:
             self._check_best(done)
-            if self.processes.is_first:
-                logger.info("%s goes on from step %d of %d.", self.folder, done, total)
+            self._say("%s goes on from step %d of %d.", self.folder, done, total)
             runs.restore(self.saved, self.model, self.engine)
+        elif runs.has_begun(self.folder):
+            self._say("%s was stopped before its first checkpoint: it begins anew.", self.folder)
         with contextlib.ExitStack() as stack:
             log = stack.enter_context(runs.metrics_log(self.folder, done, settings.curves, self.processes))
             progress = stack.enter_context(runs.progress_bar(total, done, self.processes))
@@ -457,15 +455,15 @@ class _Run:
         settings = self.settings
         outputs = answers(self.task, self.objective, self.features[split], settings.predict_tokens, self.processes)
         rows = self.task.rows(self.records[split], self.features[split], outputs)
-        is_mixed = 0 < len(self.unseen[split]) < len(rows)
+        unseen = [row for row, is_known in zip(rows, self.in_train[split]) if not is_known]
+        is_mixed = 0 < len(unseen) < len(rows)
         if is_mixed:
-            for i in {*range(len(rows))}.difference(self.unseen[split]):
-                rows[i][IN_TRAIN] = True
+            for row in compress(rows, self.in_train[split]):
+                row[IN_TRAIN] = True
         if file is not None and self.processes.is_first:
             write_rows(file, rows)
         scores = self.task.score(rows)
         if is_mixed:
-            unseen = [rows[i] for i in self.unseen[split]]
             best_by = self.settings.best_by
             scores[UNSEEN + best_by] = self.task.score(unseen)[best_by]
         return scores
